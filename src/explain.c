@@ -371,7 +371,8 @@ static json_t *memory_json(const ir_plan *p, const int64_t *symbols) {
         json_t *o = json_pack("{s:s, s:s, s:I, s:i, s:i}", "value", node_name(p->graph, b->node), "dtype",
                               ir_dtypes[b->dtype].name, "bytes", (json_int_t)buffer_bytes(p, (int)i, symbols), "first",
                               b->first_step, "last", b->last_step);
-        if (b->part_of >= 0) (void)json_object_set_new(o, "part_of", json_string(buffer_name(p, b->part_of)));
+        if (b->part_of >= 0)
+            (void)json_object_set_new(o, b->is_over ? "in_place" : "part_of", json_string(buffer_name(p, b->part_of)));
         (void)json_array_append_new(a, o);
     }
     return a;

@@ -136,12 +136,14 @@ static void add_memory(fu_str *o, const json_t *d) {
     json_t *v;
     json_array_foreach(json_object_get(d, "memory"), i, v) {
         if (i == 0) fu_str_addc(o, '\n');
-        if (json_object_get(v, "in_place")) {
+        if (json_object_get(v, "in_place") && number_of(v, "bytes") == 0) {
             fu_str_addf(o, "memory %%%s: in place of %%%s, written by kernel %.0f\n", text_of(v, "value"),
                         text_of(v, "in_place"), number_of(v, "last"));
             continue;
         }
         fu_str_addf(o, "memory %%%s: ", text_of(v, "value"));
+        if (json_object_get(v, "in_place")) fu_str_addf(o, "in place of %%%s, ", text_of(v, "in_place"));
+        if (json_object_get(v, "part_of")) fu_str_addf(o, "part of %%%s, ", text_of(v, "part_of"));
         add_bytes(o, number_of(v, "bytes"));
         fu_str_addf(o, ", kernels %.0f to %.0f\n", number_of(v, "first"), number_of(v, "last"));
     }

@@ -109,6 +109,7 @@ unit_tests += %D%/unit/dims_test
 %C%_unit_dims_test_LDADD = $(ir_test_libs)
 unit_tests += %D%/unit/band_test
 unit_tests += %D%/unit/concat_test
+unit_tests += %D%/unit/over_test
 unit_tests += %D%/unit/window_test
 %C%_unit_window_test_LDADD = $(ir_test_libs)
 unit_tests += %D%/unit/cpuinfo_test

@@ -291,7 +291,7 @@ static void memory_plan(tool *t, fu_str *o, const json_t *d) {
         fu_str_add(o, "</text>\n");
     }
     fu_str_add(o, "</svg></div>\n<p class=\"note\">Columns are kernels in order. Memory of values that do not overlap "
-                  "is one; green: written over a parameter.</p>\n");
+                  "is one; green: written over a parameter, or what nothing reads any more.</p>\n");
     json_decref(memory);
 }
 

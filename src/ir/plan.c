@@ -697,6 +697,7 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
     plan_copy_results(&p);
     plan_find_constants(&p);
     plan_lifetimes(plan);
+    plan_write_over(plan);
     FU_TRY(plan_check_hints(&p));
     *out = plan;
     return FUSOR_OK;

@@ -22,8 +22,9 @@ typedef struct ir_plan_buffer {
     ir_bits bits;
     int first_step, last_step; /* lifetime of a temp: first step that writes, last that reads, with those of its parts */
     ir_id node;                /* whose value it holds */
-    int part_of;     /* TEMP: a temp or output that it lies in, from element part_at on (plan_concat.c); -1: in none */
+    int part_of;     /* TEMP: a temp or output that it lies in, from element part_at on (plan_concat.c, or is_over); -1: in none */
     ir_size part_at;
+    bool is_over; /* part_of, from 0 on, is what it is made of element by element, and nobody reads that afterwards */
 } ir_plan_buffer;
 
 typedef struct ir_plan_scalar {

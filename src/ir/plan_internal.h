@@ -136,6 +136,7 @@ void plan_make_buffers(planner *p);
 /* A result that is a parameter which another result overwrites: its old contents are saved before anything runs. */
 void plan_save_parameters(planner *p);
 void plan_write_in_place(planner *p);
+void plan_write_over(ir_plan *plan); /* behind plan_lifetimes */
 void plan_copy_results(planner *p);
 void plan_lifetimes(ir_plan *plan);
 /* Gives a literal that something reads from memory a buffer; nothing for other nodes. */

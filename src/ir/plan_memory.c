@@ -88,6 +88,29 @@ void plan_save_parameters(planner *p) {
     }
 }
 
+/* The last of a kernel's buffers that is this one; -1: none. */
+static int arg_of(const ir_step *st, int buffer) {
+    int at = -1;
+    for (int a = 0; a < st->n_args; a++)
+        if (st->arg[a] == buffer) at = a;
+    return at;
+}
+
+/* Does the step's kernel read that buffer only at the element that it writes to its buffer `store`? */
+static bool reads_as_it_writes(const ir_step *st, int buffer, int store) {
+    const ir_kernel *k = st->kernel;
+    for (int a = 0; a < st->n_args; a++)
+        if (st->arg[a] == buffer &&
+            (st->offset[a] != st->offset[store] || memcmp(&st->stride[a * k->n_dims], &st->stride[store * k->n_dims],
+                                                          (size_t)k->n_dims * sizeof *st->stride) != 0))
+            return false;
+    for (int i = 0; i < k->n_insts; i++) {
+        const ir_kinst *in = &k->inst[i];
+        if (in->op == IR_K_LOAD && in->variant & IR_LOAD_OFFSET && st->arg[in->index] == buffer) return false;
+    }
+    return true;
+}
+
 /* An aliased result is written straight into its parameter where no later step reads the parameter and the step that
  * makes it, a map, reads the parameter only at the element it writes. Else it is copied at the end. */
 void plan_write_in_place(planner *p) {
@@ -110,20 +133,8 @@ void plan_write_in_place(planner *p) {
                 is_safe = false; /* a wrong index leaves parameters as they were */
         }
         if (!is_safe || writer < 0 || plan->steps.at[writer].kernel->kind != IR_KERNEL_MAP) continue;
-        ir_step *w = &plan->steps.at[writer];
-        int store = -1;
-        for (int a = 0; a < w->n_args; a++)
-            if (w->arg[a] == temp) store = a;
-        for (int a = 0; a < w->n_args; a++)
-            if (w->arg[a] == param && memcmp(&w->stride[a * w->kernel->n_dims], &w->stride[store * w->kernel->n_dims],
-                                             (size_t)w->kernel->n_dims * sizeof *w->stride) != 0)
-                is_safe = false;
-        for (int a = 0; a < w->n_args; a++) is_safe &= w->arg[a] != param || w->offset[a] == w->offset[store];
-        for (int i = 0; i < w->kernel->n_insts; i++) {
-            const ir_kinst *in = &w->kernel->inst[i];
-            if (in->op == IR_K_LOAD && in->variant & IR_LOAD_OFFSET && w->arg[in->index] == param) is_safe = false;
-        }
-        if (!is_safe) continue;
+        const ir_step *w = &plan->steps.at[writer];
+        if (!reads_as_it_writes(w, param, arg_of(w, temp))) continue;
         for (uint32_t s = 0; s < plan->steps.n; s++)
             for (int a = 0; a < plan->steps.at[s].n_args; a++)
                 if (plan->steps.at[s].arg[a] == temp) plan->steps.at[s].arg[a] = (int)(g->params.n + r);
@@ -140,6 +151,74 @@ void plan_lifetimes(ir_plan *plan) {
                 if (b->first_step < 0) b->first_step = (int)s;
                 b->last_step = (int)s;
                 b = b->part_of < 0 ? NULL : &plan->buffers.at[b->part_of];
+            }
+        }
+    }
+}
+
+/* By columns the last channels of a convolution are made twice unless they fill a tile, and without masks the last
+ * columns are. */
+static bool makes_twice(const ir_sizes *sizes, const ir_step *st) {
+    const ir_kernel *k = st->kernel;
+    int64_t m;
+    return !k->is_by_channel && (!ir_levels[k->level].has_mask || k->tile.mr < 1 ||
+                                 !ir_size_is_const(sizes, st->dim[ir_kernel_dim(k, 'm')], &m) || m % k->tile.mr != 0);
+}
+
+/* Does it write each element once, behind all that it reads for that? Not over what it multiplies, which is read many
+ * times. */
+static bool writes_once(const ir_sizes *sizes, const ir_step *st, int buffer_read) {
+    const ir_kernel *k = st->kernel;
+    if (k->kind == IR_KERNEL_MAP) return true;
+    if (k->kind != IR_KERNEL_CONTRACT && k->kind != IR_KERNEL_WINDOW) return false;
+    if (k->kind == IR_KERNEL_WINDOW &&
+        (k->is_depthwise || k->band_rows || ir_kernel_is_transposed_window(k) || makes_twice(sizes, st)))
+        return false;
+    if (ir_kernel_has_rows(k)) return false;
+    bool is_multiplied[IR_KERNEL_MAX_INSTS] = {0};
+    for (int i = 0; i < k->n_insts; i++)
+        for (int j = 0; k->inst[i].op == IR_OP_MATMUL && j < k->inst[i].n_in; j++)
+            ir_kernel_mark(k, k->inst[i].in[j], is_multiplied);
+    for (int i = 0; i < k->n_insts; i++)
+        if (is_multiplied[i] && k->inst[i].op == IR_K_LOAD && st->arg[k->inst[i].index] == buffer_read) return false;
+    return true;
+}
+
+static ir_size elements_of(const ir_plan *plan, const ir_plan_buffer *b) {
+    ir_size n = ir_size_const(plan->graph->sizes, 1);
+    for (int d = 0; d < b->rank; d++) n = ir_size_mul(plan->graph->sizes, n, b->dim[d]);
+    return n;
+}
+
+/* A temporary takes the place of one that the step which makes it is the last to read, where that is safe: half the
+ * memory, whose lines are there when it is written. (Cascade Lake, one thread, product, bias, residual and relu: 3136 x
+ * 64 x 256 1.13 times as fast, 784 x 128 x 512 1.08, 49 x 512 x 2048 1.05 to 1.13.) */
+void plan_write_over(ir_plan *plan) {
+    if (plan->options.no_fuse || plan->options.reference || ir_level_is_gpu(plan->options.level)) return;
+    int *last = FU_NEW_N(plan->graph->arena, int, plan->buffers.n);
+    for (uint32_t b = 0; b < plan->buffers.n; b++) last[b] = plan->buffers.at[b].last_step;
+    for (uint32_t s = 0; s < plan->steps.n; s++) {
+        const ir_step *st = &plan->steps.at[s];
+        for (int store = 0; store < st->n_args && st->kind == IR_STEP_KERNEL; store++) {
+            ir_plan_buffer *to = &plan->buffers.at[st->arg[store]];
+            if (!st->kernel->buffer[store].is_output || to->storage != IR_STORE_TEMP || to->part_of >= 0 ||
+                to->first_step != (int)s)
+                continue;
+            for (int a = 0; a < st->n_args && to->part_of < 0; a++) {
+                const int number = st->arg[a];
+                ir_plan_buffer *from = &plan->buffers.at[number];
+                if (st->kernel->buffer[a].is_output || from->storage != IR_STORE_TEMP || last[number] != (int)s ||
+                    from->first_step >= (int)s || (from->part_of >= 0 && !from->is_over) ||
+                    ir_dtypes[from->dtype].bytes != ir_dtypes[to->dtype].bytes ||
+                    elements_of(plan, from) != elements_of(plan, to) || !writes_once(plan->graph->sizes, st, number) ||
+                    !reads_as_it_writes(st, number, store))
+                    continue;
+                to->part_of = number;
+                to->part_at = ir_size_const(plan->graph->sizes, 0);
+                to->is_over = true;
+                last[number] = -1; /* of two results of a step only one takes it */
+                for (int b = number; b >= 0; b = plan->buffers.at[b].part_of)
+                    if (plan->buffers.at[b].last_step < to->last_step) plan->buffers.at[b].last_step = to->last_step;
             }
         }
     }

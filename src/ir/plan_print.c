@@ -21,9 +21,13 @@ static void print_buffer(fu_str *o, const ir_plan *p, int i) {
     }
     fu_str_addc(o, ']');
     if (b->part_of < 0) return;
-    fu_str_add(o, " from ");
-    ir_size_print(o, g->sizes, b->part_at);
-    fu_str_add(o, " of ");
+    if (b->is_over) {
+        fu_str_add(o, " over ");
+    } else {
+        fu_str_add(o, " from ");
+        ir_size_print(o, g->sizes, b->part_at);
+        fu_str_add(o, " of ");
+    }
     print_buffer(o, p, b->part_of);
 }
 

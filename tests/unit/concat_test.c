@@ -28,7 +28,7 @@ static const ir_plan *plan_of(const char *results, const char *body, bool no_fus
 
 static int parts_of(const ir_plan *p) {
     int n = 0;
-    for (uint32_t i = 0; i < p->buffers.n; i++) n += p->buffers.at[i].part_of >= 0;
+    for (uint32_t i = 0; i < p->buffers.n; i++) n += p->buffers.at[i].part_of >= 0 && !p->buffers.at[i].is_over;
     return n;
 }
 
