@@ -448,8 +448,9 @@ static void tune_by_channel(const ir_kernel *k, const int64_t *size, int n_threa
         each = ir_ceil_div(panels, clamp(parts, 1, panels));
     }
     /* parts of the channels find the operand's rows where the first one put them */
-    while (each > 1 && ir_band_bytes(k, size, rows, ir_times(each, nr)) > rt_host_caches()->l2_bytes / 4)
-        each = ir_ceil_div(panels, ir_ceil_div(panels, each) + 1);
+    for (int64_t parts = ir_ceil_div(panels, each);
+         each > 1 && ir_band_bytes(k, size, rows, ir_times(each, nr)) > rt_host_caches()->l2_bytes / 4;)
+        each = ir_ceil_div(panels, ++parts);
     tune[IR_TUNE_WINDOW_ROWS] = rows;
     tune[IR_TUNE_WINDOW_CHANNELS] = ir_times(each, nr);
 }

@@ -255,6 +255,27 @@ Test(tune_window, rows_that_never_fit) {
     }
 }
 
+/* A band that is too large with all channels: four panels in two and in three parts are two each. */
+Test(tune_window, channels_whose_bands_do_not_fit) {
+    for (int columns = 56; columns <= 1792; columns *= 2)
+        for (int made = 64; made <= 512; made += 64) {
+            const char *text = fu_format(&arena,
+                                         "func @f(%%x: f32[1, 64, 112, %d], const %%w: f32[%d, 64, 3, 3]) -> f32[?, ?, "
+                                         "?, ?] { %%y = conv(%%x, %%w, pads=[1, 1, 1, 1]) %%z = max_pool(%%y, "
+                                         "kernel=[2, 2], strides=[2, 2]) return %%z }",
+                                         columns, made);
+            const ir_plan *plan = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V4});
+            const ir_kernel *k = plan->steps.at[0].kernel;
+            int64_t size[IR_KERNEL_MAX_DIMS], tune[IR_TUNE_COUNT];
+            cr_assert(plan->steps.n == 1 && k->band_rows == 2);
+            for (int d = 0; d < k->n_dims; d++)
+                cr_assert(ir_size_is_const(plan->graph->sizes, plan->steps.at[0].dim[d], &size[d]));
+            rt_tune(k, size, NULL, 1, tune);
+            const int64_t channels = tune[IR_TUNE_WINDOW_CHANNELS];
+            cr_expect(channels >= k->tile.nr && channels % k->tile.nr == 0, "%d columns, %d channels", columns, made);
+        }
+}
+
 /* A result of one row is parted into columns, as many parts for each thread, and what a part reads of the operand stays
  * in half of L2; where weights are more than the operand, channels are. */
 Test(tune_window, one_row_is_shared_by_columns) {
