@@ -110,6 +110,7 @@ unit_tests += %D%/unit/dims_test
 unit_tests += %D%/unit/band_test
 unit_tests += %D%/unit/concat_test
 unit_tests += %D%/unit/over_test
+unit_tests += %D%/unit/last_test
 unit_tests += %D%/unit/window_test
 %C%_unit_window_test_LDADD = $(ir_test_libs)
 unit_tests += %D%/unit/cpuinfo_test

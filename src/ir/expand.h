@@ -45,8 +45,8 @@ bool ir_expands_attention(const ir_node *n); /* pass_expand_attention.c */
 ir_id ir_expand_attention(const ir_expand *c, const ir_node *n);
 bool ir_expands_conv(const ir_graph *g, const ir_node *n); /* pass_expand_conv.c */
 ir_id ir_expand_conv(const ir_expand *c, const ir_node *n);
-/* Of a node of the graph as it was: one place, images whose channels are last. */
-bool ir_expands_last_channels(const ir_graph *g, ir_id id);
+/* Of a node of the graph as it was: one place, images whose channels are last. goes_last: ir_goes_last (window.h). */
+bool ir_expands_last_channels(const ir_graph *g, const bool *goes_last, ir_id id);
 ir_id ir_expand_last_channels(const ir_expand *c, const ir_node *n);
 bool ir_expands_einsum(const ir_node *n); /* pass_expand_einsum.c */
 ir_id ir_expand_einsum(const ir_expand *c, const ir_node *n);

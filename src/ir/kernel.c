@@ -271,6 +271,7 @@ void ir_kernel_print(fu_str *o, const ir_kernel *k) {
     if (k->is_each) fu_str_add(o, "form each\n");
     if (k->is_depthwise) fu_str_add(o, "form depthwise\n");
     if (k->is_by_channel) fu_str_add(o, k->has_whole_channels ? "form channels whole\n" : "form channels\n");
+    if (k->has_last) fu_str_add(o, "form last\n");
     if (k->has_lower) fu_str_add(o, "form lower\n");
     for (int i = 0; i < k->n_axes; i++) {
         const ir_kaxis *a = &k->axis[i];
@@ -440,6 +441,7 @@ static fusor_status read_line(reader *r, char *line, ir_kernel *k) {
     if (strcmp(line, "form depthwise") == 0) return k->is_depthwise = true, FUSOR_OK;
     if (strcmp(line, "form channels") == 0) return k->is_by_channel = true, FUSOR_OK;
     if (strcmp(line, "form channels whole") == 0) return k->is_by_channel = k->has_whole_channels = true, FUSOR_OK;
+    if (strcmp(line, "form last") == 0) return k->has_last = true, FUSOR_OK;
     if (strcmp(line, "form lower") == 0) return k->has_lower = true, FUSOR_OK;
     if (strcmp(line, "form each") == 0) return k->is_each = true, FUSOR_OK;
     if (sscanf(line, "band %" SCNd64, &k->band_rows) == 1) return FUSOR_OK;

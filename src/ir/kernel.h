@@ -167,6 +167,7 @@ typedef struct ir_kernel {
     bool is_depthwise;       /* window: the form for one channel a group, below */
     bool is_by_channel;      /* window: the form whose vectors are channels made, below */
     bool has_whole_channels; /* of that: m, in whole vectors, is a multiple of nr */
+    bool has_last;           /* of that: the operand's channels lie last, and are a multiple of a vector */
     bool has_lower;          /* of that: where registers are many, rows are cut into tiles of mr and mr - 1 columns */
     int n_axes;              /* window: outer to inner; 0: they are not told */
     ir_kaxis axis[IR_KERNEL_MAX_AXES];
@@ -384,7 +385,9 @@ int64_t ir_window_size(const ir_kernel *k, int d, int64_t size);
  * that are not there hold anything. "form channels whole": there is no such last tile, nor code for it. The slab has no
  * parts: rows are the operand's, with pads, as far as results meet them; mr columns behind it may be touched. It is not
  * made where the operand can be read as it lies. Scratch: the offsets; sums [columns][nr], then turned [nr][columns],
- * for ir_window_columns; the slab (or, in phase 0, `lanes` rows of words). */
+ * for ir_window_columns; the slab (or, in phase 0, `lanes` rows of words).
+ * "form last": the operand's channels lie behind its places (one or two axes); blocks of a vector of them are turned
+ * into the slab. Where what it stores has its channels last, the sums are not turned. */
 enum { IR_CHANNELS_STRIDE = 64 };            /* most along columns; a plan asks it of every axis */
 int ir_window_tile_rows(const ir_kernel *k); /* whole rows that its tile is; 0: columns of one */
 /* Is there a tile of one column less, by channel? A row of the result then is cut into tiles of both, so that no column

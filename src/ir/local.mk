@@ -101,5 +101,6 @@ ir_sources += %D%/kernel_depthwise.c
 codegen_ir_sources += %D%/kernel_depthwise.c
 ir_sources += %D%/plan_attention.c
 ir_sources += %D%/pass_attention.c
+ir_sources += %D%/pass_channels.c
 ir_sources += %D%/infer_conv.c
 ir_sources += %D%/pass_expand_conv.c

@@ -4,6 +4,7 @@
  * family of operators is a pass_expand_*.c. Needs: types. Keeps: types. Breaks: ids. Cost: O(nodes). */
 #include "base/small.h"
 #include "ir/expand.h"
+#include "ir/window.h"
 #include <string.h>
 
 ir_node ir_expand_node(const ir_expand *c, ir_op op, ir_dtype t, const ir_node *dims, unsigned n_in) {
@@ -132,6 +133,7 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
     ir_rewrite rw;
     ir_rewrite_begin(&rw, a, *g);
     const uint32_t *uses = ir_uses_if_turned(a, *g);
+    const bool *goes_last = ir_goes_last(a, *g);
     uint32_t group = 0;
     for (ir_id i = 1; i < (*g)->nodes.n; i++) group = ir_at(*g, i)->group > group ? ir_at(*g, i)->group : group;
     for (ir_id i = 1; i < (*g)->nodes.n; i++) {
@@ -152,19 +154,19 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
             continue;
         }
         ir_id (*family)(const ir_expand *c, const ir_node *n) =
-            ir_expands_behind_transpose(rw.to, &n) ? ir_expand_behind_transpose
-            : ir_expands_reduce(rw.to, &n)         ? ir_expand_reduction
-            : ir_expands_random(rw.to, &n)         ? ir_expand_random
-            : ir_expands_window(&n)                ? ir_expand_window
-            : ir_expands_attention(&n)             ? ir_expand_attention
-            : ir_expands_last_channels(*g, i)      ? ir_expand_last_channels
-            : ir_expands_conv(rw.to, &n)           ? ir_expand_conv
-            : ir_expands_einsum(&n)                ? ir_expand_einsum
-            : ir_expands_matvec(rw.to, &n)         ? ir_expand_matvec
-            : ir_expands_turned(*g, uses, i)       ? ir_expand_turned
-            : ir_expands_quantize(&n)              ? ir_expand_quantize
-            : ir_expands_cell(&n)                  ? ir_expand_cell
-                                                   : NULL;
+            ir_expands_behind_transpose(rw.to, &n)       ? ir_expand_behind_transpose
+            : ir_expands_reduce(rw.to, &n)               ? ir_expand_reduction
+            : ir_expands_random(rw.to, &n)               ? ir_expand_random
+            : ir_expands_window(&n)                      ? ir_expand_window
+            : ir_expands_attention(&n)                   ? ir_expand_attention
+            : ir_expands_last_channels(*g, goes_last, i) ? ir_expand_last_channels
+            : ir_expands_conv(rw.to, &n)                 ? ir_expand_conv
+            : ir_expands_einsum(&n)                      ? ir_expand_einsum
+            : ir_expands_matvec(rw.to, &n)               ? ir_expand_matvec
+            : ir_expands_turned(*g, uses, i)             ? ir_expand_turned
+            : ir_expands_quantize(&n)                    ? ir_expand_quantize
+            : ir_expands_cell(&n)                        ? ir_expand_cell
+                                                         : NULL;
         if (!family) {
             rw.map[i] = ir_add_raw(rw.to, &n);
             continue;

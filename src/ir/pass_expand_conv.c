@@ -3,8 +3,9 @@
  *
  *   conv            of the padded operand, in one kernel, which takes the pads in on a CPU (plan_window.c); depthwise
  *                   with its pads
- *   conv of one place, without strides and pads, between transposes of images whose channels are last
- *                   operand @ weights [O, C] transposed, over the channels where they lie; transposed in turn
+ *   conv of one place, without pads, between transposes of images whose channels are last
+ *                   operand @ weights [O, C] transposed, over the channels where they lie; transposed in turn;
+ *                   with strides of some of its places
  *   conv_transpose  with strides, on a CPU: without bias and in the type of sums, one kernel (ir_conv_fits_phases)
  *   other ones      along each axis, element q * stride + r of the result, pads included, is a convolution of stride 1
  *                   of the operand with every stride-th place, backwards: one convolution makes all r that meet the
@@ -448,8 +449,7 @@ static conv conv_of(const ir_expand *c, const ir_node *n) {
 }
 
 /* ---- images whose channels are last ---- */
-/* A transpose that brings the last axis to the second place, or back. */
-static bool moves_channels(const ir_graph *g, const ir_node *n, bool is_back) {
+bool ir_moves_channels(const ir_graph *g, const ir_node *n, bool is_back) {
     int perm[IR_MAX_RANK];
     if (n->op != IR_OP_TRANSPOSE || n->rank <= IR_SPATIAL_AT) return false;
     ir_view_perm(g, n, perm);
@@ -463,39 +463,56 @@ static bool moves_channels(const ir_graph *g, const ir_node *n, bool is_back) {
     return true;
 }
 
-/* Is all that is made of it, by element-wise operators, transposed back? */
-static bool goes_back(const ir_graph *g, const uint32_t *n_uses, ir_id id, int depth) {
-    enum { DEPTH = 6 };
-    bool any = false;
-    for (uint32_t r = 0; r < g->results.n; r++)
-        if (g->results.at[r].node == id) return false;
-    for (ir_id i = id + 1; i < g->nodes.n; i++) {
-        const ir_node *n = ir_at(g, i);
-        bool uses = false;
-        for (int k = 0; k < n->n_in; k++) uses |= n->in[k] == id;
-        if (!uses || !n_uses[i]) continue; /* or it is dead */
-        any = true;
-        if (moves_channels(g, n, true)) continue;
-        if (depth == DEPTH || (ir_ops[n->op].kind != IR_KIND_EW && ir_ops[n->op].kind != IR_KIND_CONVERT) ||
-            !goes_back(g, n_uses, i, depth + 1))
-            return false;
+const bool *ir_goes_last(fu_arena *a, const ir_graph *g) {
+    const uint32_t *uses = ir_use_counts(a, g);
+    bool *is = FU_NEW_N(a, bool, g->nodes.n), *is_read = FU_NEW_N(a, bool, g->nodes.n);
+    for (ir_id id = 0; id < g->nodes.n; id++) is[id] = true;
+    for (uint32_t r = 0; r < g->results.n; r++) is[g->results.at[r].node] = false;
+    for (ir_id id = g->nodes.n; id-- > 1;) {
+        const ir_node *n = ir_at(g, id);
+        is[id] &= is_read[id];
+        const bool is_even = ir_ops[n->op].kind == IR_KIND_EW || ir_ops[n->op].kind == IR_KIND_CONVERT;
+        for (int k = 0; k < n->n_in && uses[id]; k++) { /* or it is dead */
+            is_read[n->in[k]] = true;
+            is[n->in[k]] &= ir_moves_channels(g, n, true) || (is_even && is[id]);
+        }
     }
-    return any;
+    return is;
 }
 
 /* Where the result stays with its channels before its places, they would be written apart. */
-bool ir_expands_last_channels(const ir_graph *g, ir_id id) {
+bool ir_expands_last_channels(const ir_graph *g, const bool *goes_last, ir_id id) {
     const ir_node *n = ir_at(g, id);
-    if (n->op != IR_OP_CONV) return false;
+    if (n->op != IR_OP_CONV || !goes_last[id]) return false;
     const ir_node *x = ir_at(g, n->in[0]), *w = ir_at(g, n->in[1]);
     if (!ir_is_float(n->dtype) || x->dtype != w->dtype || ir_node_attr(n, "groups")->integer != 1 ||
-        !moves_channels(g, x, false))
+        !ir_moves_channels(g, x, false))
         return false;
     for (unsigned d = IR_SPATIAL_AT, i = 0; d < n->rank; d++, i++)
-        if (!ir_size_is(g->sizes, w->dim[d], 1) || ir_window_entry(g, n, "strides", i, 1) != 1 ||
-            ir_window_entry(g, n, "pads", i, 0) || ir_window_entry(g, n, "pads", i + n->rank - IR_SPATIAL_AT, 0))
+        if (!ir_size_is(g->sizes, w->dim[d], 1) || ir_window_entry(g, n, "pads", i, 0) ||
+            ir_window_entry(g, n, "pads", i + n->rank - IR_SPATIAL_AT, 0))
             return false;
-    return goes_back(g, ir_use_counts(g->arena, g), id, 0);
+    return true;
+}
+
+/* Every stride-th place of images whose channels are last; those there are as many of as the result has. */
+static ir_id some_places(const conv *v, ir_id x) {
+    ir_size list[4][IR_MAX_SPATIAL];
+    bool any = false;
+    for (unsigned i = 0; i < v->spatial; i++) {
+        const int64_t stride = ir_window_entry(v->g, v->n, "strides", i, 1);
+        any |= stride != 1;
+        list[0][i] = number(v, 0);
+        list[1][i] = ir_at(v->g, x)->dim[1 + i];
+        list[2][i] = number(v, stride);
+        list[3][i] = number(v, 1 + i);
+    }
+    if (!any) return x;
+    ir_attr attr[4]; /* ORDER attrs_SLICE: starts, ends, steps, axes */
+    for (int i = 0; i < 4; i++) attr[i] = ir_list_attr(list[i], v->spatial);
+    x = ir_expand_op(v->c, IR_OP_SLICE, 1, &x, attr, 4, 0);
+    for (unsigned i = 0; i < v->spatial && x; i++) ir_at(v->g, x)->dim[1 + i] = v->n->dim[IR_SPATIAL_AT + i];
+    return x;
 }
 
 ir_id ir_expand_last_channels(const ir_expand *c, const ir_node *n) {
@@ -504,7 +521,9 @@ ir_id ir_expand_last_channels(const ir_expand *c, const ir_node *n) {
     int perm[IR_MAX_RANK] = {0, (int)v.rank - 1}; /* ORDER attrs_MATMUL: transpose_a, transpose_b, dtype */
     for (int d = IR_SPATIAL_AT; d < (int)v.rank; d++) perm[d] = d - 1;
     const ir_id w = reshape(&v, n->in[1], ir_at(v.g, n->in[1])->dim, 2);
-    const ir_id y = w ? ir_expand_op(c, IR_OP_MATMUL, 2, (ir_id[]){ir_at(v.g, n->in[0])->in[0], w}, attr, 3, 0) : 0;
+    const ir_id x = some_places(&v, ir_at(v.g, n->in[0])->in[0]);
+    const ir_id y = w && x ? ir_expand_op(c, IR_OP_MATMUL, 2, (ir_id[]){x, w}, attr, 3, 0) : 0;
+    if (y) ir_at(v.g, y)->index = IR_PLACES;
     return finished(&v, y ? ir_expand_transpose(c, cast(&v, y, v.t), perm) : 0);
 }
 

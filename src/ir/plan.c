@@ -201,11 +201,27 @@ static void place_operands(planner *p, const ir_node *n) {
     }
 }
 
+/* Operand 0's rows lie apart in memory, a few at a time (every other place of an image): where they lie, each few were a
+ * product of their own. They are stored in order, and are one product. (Cascade Lake, one thread, of the time of such
+ * products: 14 rows of 14, 512 to 1024 0.80, 7 of 7, 1024 to 2048 0.81, 28 of 28, 256 to 512 1.04.) */
+static void store_short_rows(planner *p, const ir_node *n) {
+    enum { SHORT_ROWS = 24 };
+    const ir_node *x = ir_at(p->g, n->in[0]), *w = ir_at(p->g, n->in[1]);
+    int64_t rows, more = 1, v;
+    if (p->options->no_fuse || ir_level_is_gpu(p->options->level) || x->op != IR_OP_SLICE || x->rank < 3 ||
+        w->rank != 2 || x->group != n->group || !ir_size_is_const(p->g->sizes, x->dim[x->rank - 2], &rows) ||
+        rows >= SHORT_ROWS)
+        return;
+    for (int d = 0; d < x->rank - 2 && more == 1; d++) more = ir_size_is_const(p->g->sizes, x->dim[d], &v) ? v : 0;
+    if (more != 1) plan_store_floating(p, n->in[0], IR_REASON_LAYOUT);
+}
+
 static void place_contraction(planner *p, ir_id id) {
     ir_node *n = ir_at(p->g, id);
     ir_size one = ir_size_const(p->g->sizes, 1), dim[IR_MAX_RANK + 1];
     bool has_m = ir_at(p->g, n->in[0])->rank > 1, has_n = ir_at(p->g, n->in[1])->rank > 1;
     int batch = n->rank - has_m - has_n, d = batch;
+    store_short_rows(p, n);
     place_operands(p, n);
     memcpy(dim, n->dim, (size_t)batch * sizeof *dim);
     dim[batch] = has_m ? n->dim[d++] : one;
@@ -667,6 +683,8 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
     p.saved = FU_NEW_N(a, int, g->results.n);
     for (uint32_t r = 0; r < g->results.n; r++) p.saved[r] = -1;
     fu_push(a, &p.clusters, (cluster){.step = -1});
+    p.goes_last = ir_goes_last(a, g);
+    plan_find_fast_dims(&p);
     plan_take_hints(&p);
     if (options->no_fuse) mark_unfused(&p);
     count_taps(&p);

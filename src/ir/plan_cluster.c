@@ -261,6 +261,7 @@ bool plan_try_join_view(planner *p, ir_id id, ir_reason *why) {
     int from[IR_MAX_RANK];
     if (!x->home || x->is_barrier || p->info[id].is_barrier || n->op == IR_OP_SLICE || !ir_view_is_index_map(p->g, n))
         return false;
+    if (n->op == IR_OP_TRANSPOSE && n->index == IR_PLANES) return *why = IR_REASON_LAYOUT, false; /* stored as it is */
     ir_view_dims(p->g, n, from);
     for (int d = 0; d < n->rank; d++) {
         if (from[d] < 0 && !ir_size_is(p->g->sizes, n->dim[d], 1)) return false; /* a broadcast: no one-to-one map */

@@ -75,6 +75,8 @@ typedef struct planner {
     int *saved;               /* by result: plan buffer with the old contents of the parameter it returns; -1 */
     fu_vec(cluster) clusters; /* [0] unused */
     bool *is_checked;         /* by node id: its indices have a step */
+    const bool *goes_last;    /* by node id: ir_goes_last */
+    int8_t *fast_dim;         /* by node id: along which elements are adjacent, for the order of sums (plan_order.c) */
 } planner;
 
 /* Strides and an offset: costs nothing. */
@@ -125,6 +127,7 @@ void plan_leave_to_readers(planner *p);
 
 /* ---- plan_order.c ---- */
 /* The dim of x along which column form has its lanes; -1: inner form. */
+void plan_find_fast_dims(planner *p); /* before all others */
 int plan_column_of(const planner *p, ir_id x, uint32_t axes);
 /* The reduced dims of x that are one with the next reduced dim. */
 uint32_t plan_merged_axes(const planner *p, ir_id x, uint32_t axes);
@@ -169,6 +172,7 @@ typedef struct plan_window_form {
     bool has_axes, is_by_channel, has_pairs; /* the form by channel has axes, as have words of bf16 */
     ir_tile tile;                            /* by channel */
     ir_id x, w, pad, cast[2];                /* 0: none */
+    ir_id last; /* the transpose by which x, whose channels lie last, is read; 0: x is read as it is */
     int64_t begin[IR_MAX_SPATIAL];
 } plan_window_form;
 plan_window_form plan_window_form_of(const planner *p, const ir_node *n);

@@ -5,9 +5,15 @@
 #include "base/small.h"
 #include "ir/plan_internal.h"
 
+/* A convolution, or the product that it is of images whose channels are last: its places lie as those of its operand. */
+static bool is_conv(const ir_node *n) {
+    return ir_ops[n->op].kind == IR_KIND_CONV || (n->op == IR_OP_MATMUL && n->index == IR_PLACES);
+}
+
 /* Where the walk down an operand ends: a parameter, or what is always in memory, row-major. */
 static bool is_source(const planner *p, const ir_node *n) {
     ir_kind kind = ir_ops[n->op].kind;
+    if (is_conv(n)) return false;
     return n->n_in == 0 || kind == IR_KIND_RANDOM || kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE ||
            kind == IR_KIND_SCAN || kind == IR_KIND_CONTRACT || kind == IR_KIND_EINSUM || kind == IR_KIND_ATTENTION ||
            !plan_has_kernel(p, n) || (is_view(n) && !ir_view_is_index_map(p->g, n));
@@ -22,7 +28,7 @@ static bool is_one_run(const planner *p, ir_id id, int x, int y, ir_size size, i
     if (x >= 0 && ir_size_is(p->g->sizes, n->dim[x], 1)) x = -1;
     if (y >= 0 && ir_size_is(p->g->sizes, n->dim[y], 1)) y = -1;
     if (x < 0 && y < 0) return true;
-    if (x < 0 || y <= x || --*budget < 0) return false;
+    if (x < 0 || y <= x || --*budget < 0 || is_conv(n)) return false;
     for (int d = x + 1; d < y; d++)
         if (!ir_size_is(p->g->sizes, n->dim[d], 1)) return false;
     if (n->op == IR_OP_IOTA) {
@@ -82,35 +88,42 @@ bool plan_keeps_merged(const planner *p, int c, ir_id id, const int8_t *coord) {
     return true;
 }
 
-/* The dim along which a value's elements are adjacent in memory: its last one, through views and first operands. */
-static int fast_dim(const planner *p, ir_id id) {
-    for (int depth = 0; depth < 64; depth++) {
-        const ir_node *n = ir_at(p->g, id);
-        int last = -1, from[IR_MAX_RANK];
-        for (int d = 0; d < n->rank; d++)
-            if (!ir_size_is(p->g->sizes, n->dim[d], 1)) last = d;
-        if (last < 0 || is_source(p, n)) return last;
-        if (!is_view(n)) {
-            int best = -1;
-            for (int i = 0; i < n->n_in && best < 0; i++)
-                if (ir_at(p->g, n->in[i])->rank == n->rank && !(n->stretch && n->stretch[i])) best = i;
-            if (best < 0) return last;
-            id = n->in[best];
-            continue;
-        }
+/* The dim along which a value's elements are adjacent in memory: its last one, through views and operands. Where those
+ * are of different ones it is none (-1), so that it is the same for operands in any order, and channels put last. */
+static int fast_dim_of(const planner *p, ir_id id) {
+    const ir_node *n = ir_at(p->g, id);
+    int last = -1, found = -1, from[IR_MAX_RANK];
+    for (int d = 0; d < n->rank; d++)
+        if (!ir_size_is(p->g->sizes, n->dim[d], 1)) last = d;
+    if (last < 0 || is_source(p, n)) return last;
+    if (is_view(n)) {
         ir_view_dims(p->g, n, from);
-        int inner = fast_dim(p, n->in[0]);
+        const int inner = p->fast_dim[n->in[0]];
         for (int d = 0; d < n->rank; d++)
             if (from[d] == inner && inner >= 0) return d;
         return last;
     }
-    return -1;
+    if (is_conv(n)) return p->fast_dim[n->in[0]];
+    bool any = false;
+    for (int i = 0; i < n->n_in; i++) {
+        if (ir_at(p->g, n->in[i])->rank != n->rank || (n->stretch && n->stretch[i])) continue;
+        const int of = p->fast_dim[n->in[i]];
+        if (any && of != found) return -1;
+        found = of;
+        any = true;
+    }
+    return any ? found : last;
+}
+
+void plan_find_fast_dims(planner *p) {
+    p->fast_dim = FU_NEW_N(p->arena, int8_t, p->g->nodes.n);
+    for (ir_id id = 1; id < p->g->nodes.n; id++) p->fast_dim[id] = (int8_t)fast_dim_of(p, id);
 }
 
 /* The dim along which column form has its lanes; -1: inner form. */
 int plan_column_of(const planner *p, ir_id xid, uint32_t axes) {
     const ir_node *x = ir_at(p->g, xid);
-    int fast = fast_dim(p, xid);
+    const int fast = p->fast_dim[xid];
     if (fast < 0 || axes >> fast & 1) return -1;
     for (int d = 0; d < x->rank; d++)
         if (axes >> d & 1 && !ir_size_is(p->g->sizes, x->dim[d], 1)) return fast;

@@ -227,7 +227,21 @@ static double share_of_products(const planner *p, const ir_node *n) {
     return share;
 }
 
-/* Conversions and pads that the kernel makes itself. */
+/* The same of images whose channels are last, where whole vectors of them are turned: the images, else 0. A transpose of
+ * what another kernel makes is in that, but need not be stored. */
+static ir_id of_last_channels(const planner *p, const ir_node *n, ir_id id) {
+    enum { VECTOR_BYTES = 64 }; /* of all levels: they make the same kernels */
+    const ir_node *x = ir_at(p->g, id), *w = ir_at(p->g, n->in[1]);
+    const node_info *v = &p->info[id];
+    int64_t taken;
+    if (!ir_moves_channels(p->g, x, false) || n->rank > IR_SPATIAL_AT + 2 || p->options->no_fuse || v->must_store ||
+        v->is_barrier || !ir_is_float(n->dtype) || x->dtype != n->dtype || is_transposed(n) || groups_of(n) != 1 ||
+        !ir_size_is_const(p->g->sizes, w->dim[1], &taken) || taken % (VECTOR_BYTES / ir_dtypes[x->dtype].bytes) != 0)
+        return 0;
+    return x->in[0];
+}
+
+/* Conversions and pads that the kernel makes itself, and whether it turns images. */
 static plan_window_form taken_in(const planner *p, const ir_node *n) {
     plan_window_form f = {.x = n->in[0], .w = n->in[1]};
     const ir_node *x = ir_at(p->g, f.x), *w = ir_at(p->g, f.w);
@@ -242,6 +256,8 @@ static plan_window_form taken_in(const planner *p, const ir_node *n) {
     }
     if (!f.cast[1] && is_conversion(p->g, x) && is_absorbed(p, n, f.x)) f.cast[1] = f.x, f.x = x->in[0];
     if (is_conversion(p->g, w) && is_absorbed(p, n, f.w)) f.cast[0] = f.w, f.w = w->in[0];
+    const ir_id last = f.cast[0] || f.cast[1] ? 0 : of_last_channels(p, n, f.x);
+    if (last) f.last = f.x, f.x = last;
     return f;
 }
 
@@ -326,6 +342,8 @@ static bool is_by_channel(const planner *p, const ir_node *n, plan_window_form *
         if (panel > PANEL_BYTES) by_column *= 2;
     }
     if (!is_const && !is_transposed(n)) by_channel += (double)made; /* which packs them by columns, too */
+    /* Columns of vectors are stored one by one. (1x1, Cascade Lake, 64 channels of 56x56 to 256: 4 times the time.) */
+    if (p->goes_last[n - p->g->nodes.at]) by_column *= 4;
     return by_channel < by_column;
 }
 
@@ -341,6 +359,7 @@ plan_window_form plan_window_form_of(const planner *p, const ir_node *n) {
     bool is_strided = false;
     for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++) is_strided |= stride_along(p->g, n, i) != 1;
     const bool is_float = ir_is_float(n->dtype), is_in_place = is_strided && is_float && !f.has_pairs;
+    if (f.last && !f.is_by_channel) f.x = f.last, f.last = 0;
     f.has_axes =
         f.is_by_channel || (!is_in_place && (is_transposed(n) || f.pad || f.cast[0] || f.cast[1] || !is_float));
     return f.has_axes ? f : plain;
@@ -396,6 +415,7 @@ void plan_window_tile(builder *b, const ir_node *n, bool is_direct) {
         return;
     }
     b->k->is_by_channel = f.is_by_channel;
+    b->k->has_last = f.last != 0;
     b->k->tile = f.tile;
     const int64_t lanes = ir_levels[b->k->level].vector_bytes / ir_dtypes[n->dtype].bytes;
     b->k->has_lower = f.is_by_channel && columns > 0 && rows > 0 && columns > f.tile.mr &&
@@ -477,7 +497,7 @@ static int add_guard(builder *b, const ir_node *n, unsigned i, int guard) {
 uint16_t plan_window_value(builder *b, const ir_node *n) {
     ir_sizes *sz = b->p->g->sizes;
     const plan_window_form f = plan_window_form_of(b->p, n);
-    const ir_node x = *ir_at(b->p->g, f.x), w = *ir_at(b->p->g, n->in[1]);
+    const ir_node x = *ir_at(b->p->g, f.last ? f.last : f.x), w = *ir_at(b->p->g, n->in[1]);
     const unsigned spatial = n->rank - (unsigned)IR_SPATIAL_AT;
     const int made = is_transposed(n) ? 1 : 0; /* dim of the weights; the other one is the channels taken */
     /* of dim 0 of the weights, a group's */
@@ -492,6 +512,13 @@ uint16_t plan_window_value(builder *b, const ir_node *n) {
     stride[0][dim_group(n)] = ir_size_mul(sz, run[0], each);
     for (unsigned i = 0; i < spatial; i++) stride[0][dim_place(n, i)] = run[IR_SPATIAL_AT + i];
     runs(b, &x, run);
+    if (f.last) { /* places, then channels */
+        ir_size at[IR_MAX_RANK];
+        runs(b, ir_at(b->p->g, f.x), at);
+        run[0] = at[0];
+        run[1] = at[x.rank - 1];
+        for (int d = IR_SPATIAL_AT; d < x.rank; d++) run[d] = at[d - 1];
+    }
     stride[1][0] = run[0];
     stride[1][dim_c(n)] = run[1];
     stride[1][dim_group(n)] = ir_size_mul(sz, run[1], taken_of(b->p->g, n));
@@ -525,6 +552,7 @@ uint16_t plan_window_value(builder *b, const ir_node *n) {
         }
     }
     if (f.pad) builder_note(b, f.pad);
+    if (f.last) builder_note(b, f.last);
     for (unsigned i = 0; f.has_axes && i < spatial; i++) add_axis(b, n, i, &x, f.begin[i]);
     return builder_inst(b, inst);
 }

@@ -33,6 +33,13 @@ bool ir_conv_is_window(const ir_graph *g, const ir_node *n);
 /* Transposed with strides, and on a CPU (packs_const): a kernel of the same kind, which makes the phases of the result;
  * but for bias and types. */
 bool ir_conv_fits_phases(const ir_graph *g, const ir_node *n);
+/* index of a node. TRANSPOSE: of an image whose channels were put last (pass_channels.c), as it was: not stored.
+ * MATMUL: of a convolution of such images: its rows are places. */
+enum { IR_PLANES = 1, IR_PLACES = 1 };
+/* A transpose that brings the last axis, the channels, to the second place; is_back: that from there to the end. */
+bool ir_moves_channels(const ir_graph *g, const ir_node *n, bool is_back);
+/* By node: is all that is made of it, by element-wise operators, transposed so that its channels are last? */
+const bool *ir_goes_last(fu_arena *a, const ir_graph *g);
 /* One channel a group, few places and few channels made of each: its kernel reads the operand without its pads. */
 bool ir_conv_is_depthwise(const ir_graph *g, const ir_node *n);
 #endif

@@ -38,6 +38,19 @@ int window_result(const window *w) {
     return -1;
 }
 
+static bool stores_last(const window *w) {
+    bool any = false;
+    if (!w->k->is_by_channel || w->band_rows || ir_kernel_is_transposed_window(w->k)) return false;
+    for (int i = 0; i < w->k->n_insts; i++) {
+        const ir_kinst *in = &w->k->inst[i];
+        const int64_t *stride = w->k->buffer[in->index].stride;
+        if (in->op != IR_K_STORE) continue;
+        if (stride[w->dim_m] != 1 || stride[w->dim_n] == 1) return false;
+        any = true;
+    }
+    return any;
+}
+
 static void set_values(window *w) {
     emit *e = w->e;
     w->result = -1;
@@ -125,24 +138,24 @@ LLVMValueRef window_load(emit *e, em_values *v, const ir_kinst *inst, void *user
         return em_load_value(e, v, inst, at->axis, at->off[inst->index], window_step_of(at->w, inst->index, at->axis),
                              at->mask);
     LLVMValueRef x = em_splat(e, at->index[inst->index]), lane[64];
-    if (inst->index != at->w->dim_n || e->lanes == 1) return x;
+    if (inst->index != at->axis || e->lanes == 1) return x;
     for (int i = 0; i < e->lanes; i++) lane[i] = num(at->w, i);
     return em_add(e, x, LLVMConstVector(lane, (unsigned)e->lanes));
 }
 
-/* Evaluates and stores everything at columns from `column` on of a row; sums lie at x. */
-static void finish_at(window *w, const LLVMValueRef *row_off, LLVMValueRef *index, LLVMValueRef first,
+/* Evaluates and stores everything from place `column` on along dim d, columns of a row or channels; sums lie at x. */
+static void finish_at(window *w, const LLVMValueRef *row_off, LLVMValueRef *index, int d, LLVMValueRef first,
                       LLVMValueRef column, LLVMValueRef x, LLVMValueRef mask) {
     emit *e = w->e;
     LLVMValueRef off[IR_KERNEL_MAX_BUFFERS];
     for (int b = 0; b < w->k->n_buffers; b++) {
         off[b] = row_off[b];
-        if (b != w->weights && b != w->operand && w->k->buffer[b].stride[w->dim_n] != 0)
-            off[b] = em_add(e, off[b], em_mul(e, column, window_step_of(w, b, w->dim_n)));
+        if (b != w->weights && b != w->operand && w->k->buffer[b].stride[d] != 0)
+            off[b] = em_add(e, off[b], em_mul(e, column, window_step_of(w, b, d)));
     }
-    LLVMValueRef before = index[w->dim_n];
-    index[w->dim_n] = em_add(e, first, column);
-    window_point at = {w, off, index, e->lanes > 1 ? w->dim_n : -1, mask};
+    LLVMValueRef before = index[d];
+    index[d] = em_add(e, first, column);
+    window_point at = {w, off, index, e->lanes > 1 ? d : -1, mask};
     em_values v;
     em_values_init(&v, window_load, &at);
     v.at[w->matmul] = em_load_ptr(e, w->acc, element(w, x, column), NULL, (unsigned)w->bytes);
@@ -152,7 +165,7 @@ static void finish_at(window *w, const LLVMValueRef *row_off, LLVMValueRef *inde
         LLVMValueRef value = em_value(e, &v, in->in[0]);
         em_store(e, in->index, value, off[in->index], window_step_of(w, in->index, at.axis), mask);
     }
-    index[w->dim_n] = before;
+    index[d] = before;
 }
 
 LLVMValueRef window_decode(window *w, LLVMValueRef number, uint32_t dims, LLVMValueRef *index) {
@@ -204,7 +217,8 @@ void window_move_offsets(window *w, const LLVMValueRef *off, LLVMValueRef i, int
     }
 }
 
-/* (args, sums, block, m0, row, n0, columns, rows): what becomes of rows of sums, sums_pitch elements apart. */
+/* (args, sums, block, m0, row, n0, columns, rows): what becomes of rows of sums, sums_pitch elements apart; or, where
+ * channels are stored last, of columns of them, sums_apart from one to the next. */
 static void window_emit_finish(window *w) {
     emit *e = w->e;
     LLVMTypeRef parameter[8] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
@@ -218,23 +232,27 @@ static void window_emit_finish(window *w) {
     LLVMValueRef n0 = em_add(e, window_told_column(w, in[2]), in[5]);
     for (int d = w->dim_m; d <= w->dim_n; d++)
         window_move_offsets(w, off, d == w->dim_m ? in[3] : d == w->dim_y ? in[4] : in[5], d, off);
-    LLVMValueRef whole = em_and(e, in[6], num(w, -w->lanes)), row_off[IR_KERNEL_MAX_BUFFERS];
-    em_loop lr = em_for(e, zero, in[7], num(w, 1));
-    window_move_offsets(w, off, lr.i, w->dim_m, row_off);
-    index[w->dim_m] = em_add(e, in[3], lr.i);
-    LLVMValueRef x = element(w, in[1], em_mul(e, lr.i, num(w, w->sums_pitch)));
+    const bool last = w->stores_last;
+    const int outer = last ? w->dim_n : w->dim_m, inner = last ? w->dim_m : w->dim_n;
+    LLVMValueRef base[2] = {in[3], n0}, first = base[!last], count = last ? in[7] : in[6],
+                 apart = num(w, last ? window_sums_apart(w) : w->sums_pitch), row_off[IR_KERNEL_MAX_BUFFERS],
+                 whole = em_and(e, count, num(w, -w->lanes));
+    em_loop lr = em_for(e, zero, last ? in[6] : in[7], num(w, 1));
+    window_move_offsets(w, off, lr.i, outer, row_off);
+    index[outer] = em_add(e, base[last], lr.i);
+    LLVMValueRef x = element(w, in[1], em_mul(e, lr.i, apart));
     e->lanes = w->lanes;
     em_loop l = em_for(e, zero, whole, lanes);
-    finish_at(w, row_off, index, n0, l.i, x, NULL);
+    finish_at(w, row_off, index, inner, first, l.i, x, NULL);
     em_end(e, &l);
     if (e->level->has_mask) {
-        em_branch b = em_if(e, em_icmp(e, LLVMIntSLT, whole, in[6]));
-        finish_at(w, row_off, index, n0, whole, x, em_mask(e, em_sub(e, in[6], whole)));
+        em_branch b = em_if(e, em_icmp(e, LLVMIntSLT, whole, count));
+        finish_at(w, row_off, index, inner, first, whole, x, em_mask(e, em_sub(e, count, whole)));
         em_endif(e, &b);
     } else {
         e->lanes = 1;
-        em_loop rest = em_for(e, whole, in[6], num(w, 1));
-        finish_at(w, row_off, index, n0, rest.i, x, NULL);
+        em_loop rest = em_for(e, whole, count, num(w, 1));
+        finish_at(w, row_off, index, inner, first, rest.i, x, NULL);
         em_end(e, &rest);
     }
     em_end(e, &lr);
@@ -300,8 +318,9 @@ void window_emit_segments(window *w, const window_line *s, LLVMValueRef begin, L
         is_there = em_and(e, is_there, em_icmp(e, LLVMIntSLT, em_add(e, em_mul(e, s->top, each), to_row), w->made[1]));
     }
     em_branch b = em_if(e, is_there);
+    LLVMValueRef apart = w->stores_last ? num(w, window_sums_apart(w)) : turns;
     window_call(w, FINISH,
-                (LLVMValueRef[]){e->args, element(w, s->sums, em_mul(e, em_sub(e, at, begin), turns)), s->block, m0,
+                (LLVMValueRef[]){e->args, element(w, s->sums, em_mul(e, em_sub(e, at, begin), apart)), s->block, m0,
                                  to_row, to_column, columns, s->rows},
                 8);
     em_endif(e, &b);
@@ -672,6 +691,7 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     w->nv = w->nr / w->v_lanes;
     w->tile_rows = ir_window_tile_rows(w->k);
     w->has_lower = ir_window_has_lower(w->k);
+    w->stores_last = stores_last(w);
     w->cuts = !w->band_rows && ir_window_cuts_rows(w->k); /* k may be the head, which knows nothing of a band */
     window_find_pads(w);
     window_find_phases(w);

@@ -51,6 +51,7 @@ typedef struct window {
     LLVMValueRef weight_base, weight_pitch, first_sums; /* first_sums: what `adds` takes off, or `leaves_out` checks */
     int tile_rows;                                      /* ir_window_tile_rows */
     bool has_lower;                                     /* ir_window_has_lower */
+    bool stores_last;                                   /* by channel: what it stores has its channels last */
     int result;                                         /* by channel: what tiles ask for while they multiply; -1: none */
     bool leaves_out, drops_sign;                        /* ir_window_leaves_out, .._drops_sign */
     int down, across;                                   /* with it: places along rows, columns */

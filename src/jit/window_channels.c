@@ -14,7 +14,7 @@
  *             line, and those behind the last whole tile are done by LAST, one at a time, as are all by NARROW: so on
  *             small images a vector of weights meets many columns, and none is done twice. Products with pads are left
  *             out where that is known (window_pads.c)
- *     TURN    the sums as [nr][columns]
+ *     TURN    the sums as [nr][columns], unless what is stored has its channels last
  *     FINISH  the program behind them (window.c)
  *
  * The order that an element is accumulated in is that of the other forms: K blocks of kb, k by k. */
@@ -357,7 +357,7 @@ static LLVMValueRef is_in_place(window *w) {
     }
     LLVMValueRef is = em_icmp(e, LLVMIntSGE, fewest, num(w, window_row_columns(w)));
     const ir_kinst *x = &w->k->inst[w->k->inst[w->matmul].in[1]];
-    if (x->op != IR_K_LOAD || x->dtype != w->acc || w->group > 1 || w->is_transposed) return NULL;
+    if (w->k->has_last || x->op != IR_K_LOAD || x->dtype != w->acc || w->group > 1 || w->is_transposed) return NULL;
     for (int i = 0; i < w->k->n_axes; i++) {
         const ir_kaxis *a = &w->k->axis[i];
         if (!leaves_out_pads_of(w, a)) return NULL;
@@ -441,9 +441,10 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
                 n_line(w));
     em_end(e, &lv);
     if (w->is_transposed) em_end(e, &lx);
-    window_call(w, TURN, (LLVMValueRef[]){w->tile, w->panel, em_mul(e, columns, turns), left}, 4);
+    if (!w->stores_last)
+        window_call(w, TURN, (LLVMValueRef[]){w->tile, w->panel, em_mul(e, columns, turns), left}, 4);
     window_line own = *s; /* the columns before l.i are made once more, and stored once */
-    own.sums = element(w, s->sums, em_sub(e, l.i, begin));
+    own.sums = element(w, s->sums, em_mul(e, em_sub(e, l.i, begin), num(w, w->stores_last ? window_sums_apart(w) : 1)));
     window_emit_segments(w, &own, l.i, end, lm.i, w->is_transposed ? phase[1] : NULL);
     if (w->is_transposed) em_end(e, &ly);
     em_end(e, &l);
@@ -487,7 +488,7 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
     LLVMValueRef each = em_max(e, e->tune[IR_TUNE_WINDOW_CHANNELS], nr);
     LLVMValueRef parts = window_divide_up(w, m, each);
     LLVMValueRef vectors = vectors_of(w, m), slab_of = em_alloca(e, e->t_i64, 8);
-    window_line s = {.sums = w->panel, .phase = zero, .block = window_new_block(w)};
+    window_line s = {.sums = w->stores_last ? w->tile : w->panel, .phase = zero, .block = window_new_block(w)};
     LLVMBuildStore(e->b, num(w, -1), slab_of);
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
     LLVMValueRef place = LLVMBuildUDiv(e->b, t.i, parts, ""), part = LLVMBuildURem(e->b, t.i, parts, "");
@@ -539,7 +540,7 @@ void window_emit_channels(window *w) {
     if (w->tile_rows > 1 || w->has_lower) window_emit_channel_tile(w, LAST);
     if (w->leaves_out) window_emit_pads(w);
     emit_line(w);
-    emit_turn(w);
+    if (!w->stores_last) emit_turn(w);
     window_emit_slab(w);
     emit_weights(w);
     em_branch phase = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, LLVMConstInt(LLVMTypeOf(e->phase), 0, 0)));

@@ -288,6 +288,70 @@ static void within(window *w, LLVMValueRef origin, LLVMValueRef size, int64_t st
     *hi = em_min(e, em_max(e, *hi, *lo), count);
 }
 
+/* Channels last: rows of places to which all channels belong. Squares of a vector of places by one of channels are
+ * turned in registers, to one row of as many planes; the last places of a row are read twice, where that makes them
+ * whole squares, else one by one, or stored under a mask. */
+static void emit_last_row(window *w, const plane *p, LLVMValueRef from, LLVMValueRef to, LLVMValueRef apart) {
+    emit *e = w->e;
+    const int n = w->v_lanes;
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), lanes = num(w, n), count = em_sub(e, p->hi, p->lo), v[EM_MAX_SIDE],
+                 base = e->base[w->operand], is_whole = em_icmp(e, LLVMIntSGE, count, lanes),
+                 last = em_sub(e, count, one), short_by = em_max(e, em_sub(e, count, lanes), zero);
+    em_branch b = {0};
+    if (!e->level->has_mask) b = em_if(e, is_whole);
+    em_loop lx = em_for(e, zero, count, lanes);
+    LLVMValueRef x = em_min(e, lx.i, short_by), mask = NULL;
+    if (e->level->has_mask) {
+        e->lanes = n;
+        mask = em_mask(e, em_min(e, count, lanes));
+        e->lanes = 1;
+    }
+    em_loop lc = em_for(e, zero, w->taken, lanes);
+    for (int i = 0; i < n; i++) {
+        LLVMValueRef place = em_add(e, x, num(w, i));
+        if (e->level->has_mask) place = em_min(e, place, last);
+        v[i] = window_load_vector(w, element(w, base, em_add(e, from, em_add(e, em_mul(e, place, w->taken), lc.i))));
+    }
+    em_turn(e, v, n, w->bytes);
+    e->lanes = n;
+    for (int i = 0; i < n; i++)
+        store(w, v[i], element(w, to, em_add(e, x, em_mul(e, em_add(e, lc.i, num(w, i)), apart))), mask);
+    e->lanes = 1;
+    em_end(e, &lc);
+    em_end(e, &lx);
+    if (e->level->has_mask) return;
+    em_else(e, &b);
+    em_loop ly = em_for(e, zero, count, one);
+    em_loop lz = em_for(e, zero, w->taken, one);
+    LLVMValueRef at = em_add(e, from, em_add(e, em_mul(e, ly.i, w->taken), lz.i));
+    LLVMValueRef element_there = LLVMBuildLoad2(e->b, w->t_acc, element(w, base, at), "");
+    LLVMSetAlignment(element_there, (unsigned)w->bytes);
+    store(w, element_there, element(w, to, em_add(e, ly.i, em_mul(e, lz.i, apart))), NULL);
+    em_end(e, &lz);
+    em_end(e, &ly);
+    em_endif(e, &b);
+}
+
+/* All planes are zeros first where any has pads. */
+static void emit_last(window *w, const source *s, const plane *p, LLVMValueRef apart) {
+    emit *e = w->e;
+    LLVMValueRef zero = num(w, 0), lanes = num(w, w->v_lanes), is_full = em_icmp(e, LLVMIntEQ, p->lo, zero);
+    is_full = em_and(e, is_full, em_icmp(e, LLVMIntSGE, p->hi, p->pitch));
+    is_full = em_and(e, is_full, em_icmp(e, LLVMIntEQ, p->lo_y, zero));
+    is_full = em_and(e, is_full, em_icmp(e, LLVMIntSGE, p->hi_y, p->rows));
+    em_branch b = em_if(e, LLVMBuildNot(e->b, is_full, ""));
+    em_loop l = em_for(e, zero, em_mul(e, apart, w->taken), lanes);
+    e->lanes = w->v_lanes;
+    store(w, LLVMConstNull(w->t_vec), element(w, p->dst, l.i), NULL);
+    e->lanes = 1;
+    em_end(e, &l);
+    em_endif(e, &b);
+    em_loop r = em_for(e, p->lo_y, p->hi_y, num(w, 1));
+    LLVMValueRef from = em_add(e, s->off, em_add(e, em_mul(e, r.i, p->down), em_mul(e, p->lo, s->step)));
+    emit_last_row(w, p, from, element(w, p->dst, em_add(e, em_mul(e, r.i, p->pitch), p->lo)), apart);
+    em_end(e, &r);
+}
+
 void window_emit_slab(window *w) {
     emit *e = w->e;
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
@@ -298,13 +362,13 @@ void window_emit_slab(window *w) {
     e->lanes = 1;
     const window_slab s = window_slab_of(w, in[4]);
     for (int i = 0; i < 3; i++) size[i] = size_of(w, i);
-    run[2] = one;
-    run[1] = size[2];
-    run[0] = em_mul(e, size[1], size[2]);
+    run[2] = w->k->has_last ? w->taken : one;
+    run[1] = em_mul(e, size[2], run[2]);
+    run[0] = em_mul(e, size[1], run[1]);
     const ir_kaxis *x = axis_of(w, 2), *y = axis_of(w, 1), *z = axis_of(w, 0);
-    source from = {.inst = w->k->inst[w->matmul].in[1], .step = num(w, part_stride(w, x))};
+    source from = {.inst = w->k->inst[w->matmul].in[1], .step = em_mul(e, num(w, part_stride(w, x)), run[2])};
     from.apart = w->channels >= 0 ? e->stride[w->operand][w->channels] : zero;
-    LLVMValueRef words = w->has_pairs ? window_pair_planes(w) : window_channel_words(w), plane_at = zero;
+    LLVMValueRef words = w->k->has_last ? one : w->has_pairs ? window_pair_planes(w) : window_channel_words(w), plane_at = zero;
     /* rows of this tile: those that its last row of results still meets */
     LLVMValueRef missing = em_mul(e, em_sub(e, in[4], in[5]), num(w, y ? y->stride / part_stride(w, y) : 1));
     plane p = {.pitch = s.pitch, .extent = s.extent[1], .rows = em_sub(e, s.extent[0], missing)};
@@ -350,8 +414,9 @@ void window_emit_slab(window *w) {
         p.next = em_add(e, p.next, by[0]);
     }
     from.off =
-        em_add(e, em_add(e, of_channel, origin), em_add(e, em_mul(e, at_z, run[0]), em_mul(e, origin_y, run[1])));
-    if (e->level->has_mask) emit_columns(w, &from, &p);
+        em_add(e, em_add(e, of_channel, em_mul(e, origin, run[2])), em_add(e, em_mul(e, at_z, run[0]), em_mul(e, origin_y, run[1])));
+    if (w->k->has_last) emit_last(w, &from, &p, s.plane);
+    else if (e->level->has_mask) emit_columns(w, &from, &p);
     else emit_rows(w, &from, &p);
     em_end(e, &lx);
     em_end(e, &ly);
