@@ -25,7 +25,7 @@ typedef struct ir_node {
     ir_dtype dtype;
     uint8_t rank;
     uint16_t n_in;
-    uint16_t index; /* which PARAM; which result, of a RESULT and of operators that have several; TRANSPOSE, MATMUL: window.h */
+    uint16_t index; /* which PARAM; which result, of a RESULT and of operators that have several; IR_PLANES, IR_PLACES */
     ir_size dim[IR_MAX_RANK];
     ir_id *in;        /* n_in; arena */
     uint8_t *stretch; /* n_in masks: bit d = result dim d is a broadcast of this operand (decided by the text, kept by

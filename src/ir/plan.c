@@ -201,8 +201,8 @@ static void place_operands(planner *p, const ir_node *n) {
     }
 }
 
-/* Operand 0's rows lie apart in memory, a few at a time (every other place of an image): where they lie, each few were a
- * product of their own. They are stored in order, and are one product. (Cascade Lake, one thread, of the time of such
+/* Operand 0's rows lie apart in memory, a few at a time (every other place of an image): where they lie, each few were
+ * a product of their own. They are stored in order, and are one product. (Cascade Lake, one thread, of the time of such
  * products: 14 rows of 14, 512 to 1024 0.80, 7 of 7, 1024 to 2048 0.81, 28 of 28, 256 to 512 1.04.) */
 static void store_short_rows(planner *p, const ir_node *n) {
     enum { SHORT_ROWS = 24 };

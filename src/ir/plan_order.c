@@ -5,7 +5,7 @@
 #include "base/small.h"
 #include "ir/plan_internal.h"
 
-/* A convolution, or the product that it is of images whose channels are last: its places lie as those of its operand. */
+/* A convolution, or the product that it is of images whose channels are last: its places lie as its operand's. */
 static bool is_conv(const ir_node *n) {
     return ir_ops[n->op].kind == IR_KIND_CONV || (n->op == IR_OP_MATMUL && n->index == IR_PLACES);
 }

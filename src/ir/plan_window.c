@@ -227,8 +227,8 @@ static double share_of_products(const planner *p, const ir_node *n) {
     return share;
 }
 
-/* The same of images whose channels are last, where whole vectors of them are turned: the images, else 0. A transpose of
- * what another kernel makes is in that, but need not be stored. */
+/* The same of images whose channels are last, where whole vectors of them are turned: the images, else 0. A transpose
+ * of what another kernel makes is in that, but need not be stored. */
 static ir_id of_last_channels(const planner *p, const ir_node *n, ir_id id) {
     enum { VECTOR_BYTES = 64 }; /* of all levels: they make the same kernels */
     const ir_node *x = ir_at(p->g, id), *w = ir_at(p->g, n->in[1]);

@@ -368,7 +368,10 @@ void window_emit_slab(window *w) {
     const ir_kaxis *x = axis_of(w, 2), *y = axis_of(w, 1), *z = axis_of(w, 0);
     source from = {.inst = w->k->inst[w->matmul].in[1], .step = em_mul(e, num(w, part_stride(w, x)), run[2])};
     from.apart = w->channels >= 0 ? e->stride[w->operand][w->channels] : zero;
-    LLVMValueRef words = w->k->has_last ? one : w->has_pairs ? window_pair_planes(w) : window_channel_words(w), plane_at = zero;
+    LLVMValueRef words = w->k->has_last  ? one
+                         : w->has_pairs ? window_pair_planes(w)
+                                        : window_channel_words(w),
+                 plane_at = zero;
     /* rows of this tile: those that its last row of results still meets */
     LLVMValueRef missing = em_mul(e, em_sub(e, in[4], in[5]), num(w, y ? y->stride / part_stride(w, y) : 1));
     plane p = {.pitch = s.pitch, .extent = s.extent[1], .rows = em_sub(e, s.extent[0], missing)};
@@ -413,8 +416,8 @@ void window_emit_slab(window *w) {
         p.next = em_add(e, em_mul(e, by[3], from.apart), em_add(e, em_mul(e, by[2], run[0]), em_mul(e, by[1], run[1])));
         p.next = em_add(e, p.next, by[0]);
     }
-    from.off =
-        em_add(e, em_add(e, of_channel, em_mul(e, origin, run[2])), em_add(e, em_mul(e, at_z, run[0]), em_mul(e, origin_y, run[1])));
+    from.off = em_add(e, em_add(e, of_channel, em_mul(e, origin, run[2])),
+                      em_add(e, em_mul(e, at_z, run[0]), em_mul(e, origin_y, run[1])));
     if (w->k->has_last) emit_last(w, &from, &p, s.plane);
     else if (e->level->has_mask) emit_columns(w, &from, &p);
     else emit_rows(w, &from, &p);

@@ -191,6 +191,8 @@ Test(last, bits_of_networks) {
         /* numbers for each channel, of an image */
         "%q = reduce_mean(%o, axes=[2, 3], keepdims=true) %r = sigmoid(%q) %s = mul(%o, %r) %t = conv(%s, %e) "
         "%u = relu(%t) %v = conv(%u, %b) return %v }",
+        "%q = reshape(%d, shape=[256, 1, 1]) %r = mul(%o, %q) %s = add(%q, %r) %t = conv(%s, %e) %u = relu(%t) "
+        "%v = conv(%u, %b) return %v }",
         "%q = pow(2.0, %o) %r = clamp(%q, -1.0, 1.5) %s = conv(%r, %e) return %s }",
     };
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
