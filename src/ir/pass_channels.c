@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* pass_channels.c: images between convolutions get their channels last, where that makes enough of them products of
- * matrices. A value of [N, C, H, W] that only convolutions, element-wise operators and reductions read is then
- * in memory as [N, H, W, C]: what makes it is transposed, and what reads it reads a transpose of that.
+ * matrices. A value of [N, C, H, W] that only convolutions, element-wise operators and reductions of few places read is
+ * then in memory as [N, H, W, C]: what makes it is transposed, and what reads it reads a transpose of that.
  *
  *   conv 1x1   between two such images is a matrix product of their rows (pass_expand_conv.c), without a copy or a turn
- *   conv       turns what it reads of them as it copies its pads, and stores its sums as they are (jit/window_slab.c)
+ *   conv       by channel turns what it reads of them as it copies its pads, and stores its sums as they are
+ *              (jit/window_slab.c); by columns it reads a copy
  *   pools      are turned as they are stored
  *   reductions and element-wise operators read views
  *
@@ -75,9 +76,18 @@ static bool can_make(const channels *c, const ir_node *n) {
     return any;
 }
 
+/* Rows of places that a reduction can take one in each lane: its order, along the last axis of planes, reads others
+ * element by element. (Squeeze and excite of 256 channels of 56x56: 10 times the time.) */
+static bool has_few_places(const ir_graph *g, const ir_node *n) {
+    enum { FEW = 64 };
+    int64_t y, x;
+    return ir_size_is_const(g->sizes, n->dim[2], &y) && ir_size_is_const(g->sizes, n->dim[3], &x) && x > 0 &&
+           y <= FEW / x;
+}
+
 /* Does node n read operand `id` as well so? Windows of a pool are vectors of columns, whose pads are guards of few
- * places; its result is turned as it is stored. (3x3, stride 2, 64 channels of 112x112, Cascade Lake: 9 times the time.)
- */
+ * places; its result is turned as it is stored. (3x3, stride 2, 64 channels of 112x112, Cascade Lake: 9 times the
+ * time.) */
 static bool can_read(const channels *c, ir_id node, ir_id id) {
     const ir_node *n = ir_at(c->g, node);
     if (is_conv(c->g, n)) {
@@ -85,7 +95,8 @@ static bool can_read(const channels *c, ir_id node, ir_id id) {
             if (n->in[i] == id) return false;
         return true;
     }
-    return ir_ops[n->op].kind == IR_KIND_REDUCE || (ir_ops[n->op].kind == IR_KIND_EW && c->last[node]);
+    return (ir_ops[n->op].kind == IR_KIND_REDUCE && has_few_places(c->g, ir_at(c->g, id))) ||
+           (ir_ops[n->op].kind == IR_KIND_EW && c->last[node]);
 }
 
 static void find(channels *c) {

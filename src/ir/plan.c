@@ -207,8 +207,12 @@ static void place_operands(planner *p, const ir_node *n) {
 static void store_short_rows(planner *p, const ir_node *n) {
     enum { SHORT_ROWS = 24 };
     const ir_node *x = ir_at(p->g, n->in[0]), *w = ir_at(p->g, n->in[1]);
+    const ir_attr *steps = ir_node_attr(x, "steps");
     int64_t rows, more = 1, v;
-    if (p->options->no_fuse || ir_level_is_gpu(p->options->level) || x->op != IR_OP_SLICE || x->rank < 3 ||
+    bool skips = false;
+    for (uint32_t i = 0; x->op == IR_OP_SLICE && steps && i < steps->n; i++)
+        skips |= !ir_size_is(p->g->sizes, steps->list[i], 1);
+    if (p->options->no_fuse || ir_level_is_gpu(p->options->level) || x->op != IR_OP_SLICE || !skips || x->rank < 3 ||
         w->rank != 2 || x->group != n->group || !ir_size_is_const(p->g->sizes, x->dim[x->rank - 2], &rows) ||
         rows >= SHORT_ROWS)
         return;

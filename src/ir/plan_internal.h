@@ -126,8 +126,8 @@ bool plan_try_join_view(planner *p, ir_id id, ir_reason *why);
 void plan_leave_to_readers(planner *p);
 
 /* ---- plan_order.c ---- */
-/* The dim of x along which column form has its lanes; -1: inner form. */
 void plan_find_fast_dims(planner *p); /* before all others */
+/* The dim of x along which column form has its lanes; -1: inner form. */
 int plan_column_of(const planner *p, ir_id x, uint32_t axes);
 /* The reduced dims of x that are one with the next reduced dim. */
 uint32_t plan_merged_axes(const planner *p, ir_id x, uint32_t axes);

@@ -96,9 +96,17 @@ static int arg_of(const ir_step *st, int buffer) {
     return at;
 }
 
+/* The buffer whose memory it lies in. */
+static int whole_of(const ir_plan *plan, int buffer) {
+    while (plan->buffers.at[buffer].part_of >= 0) buffer = plan->buffers.at[buffer].part_of;
+    return buffer;
+}
+
 /* Does the step's kernel read that buffer only at the element that it writes to its buffer `store`? */
-static bool reads_as_it_writes(const ir_step *st, int buffer, int store) {
+static bool reads_as_it_writes(const ir_plan *plan, const ir_step *st, int buffer, int store) {
     const ir_kernel *k = st->kernel;
+    for (int a = 0; a < st->n_args; a++) /* nor a part of it, or what it is a part of */
+        if (st->arg[a] != buffer && whole_of(plan, st->arg[a]) == whole_of(plan, buffer)) return false;
     for (int a = 0; a < st->n_args; a++)
         if (st->arg[a] == buffer &&
             (st->offset[a] != st->offset[store] || memcmp(&st->stride[a * k->n_dims], &st->stride[store * k->n_dims],
@@ -134,7 +142,7 @@ void plan_write_in_place(planner *p) {
         }
         if (!is_safe || writer < 0 || plan->steps.at[writer].kernel->kind != IR_KERNEL_MAP) continue;
         const ir_step *w = &plan->steps.at[writer];
-        if (!reads_as_it_writes(w, param, arg_of(w, temp))) continue;
+        if (!reads_as_it_writes(plan, w, param, arg_of(w, temp))) continue;
         for (uint32_t s = 0; s < plan->steps.n; s++)
             for (int a = 0; a < plan->steps.at[s].n_args; a++)
                 if (plan->steps.at[s].arg[a] == temp) plan->steps.at[s].arg[a] = (int)(g->params.n + r);
@@ -156,6 +164,12 @@ void plan_lifetimes(ir_plan *plan) {
     }
 }
 
+static int n_outputs(const ir_kernel *k) {
+    int n = 0;
+    for (int b = 0; b < k->n_buffers; b++) n += k->buffer[b].is_output;
+    return n;
+}
+
 /* By columns the last channels of a convolution are made twice unless they fill a tile, and without masks the last
  * columns are. */
 static bool makes_twice(const ir_sizes *sizes, const ir_step *st) {
@@ -166,7 +180,7 @@ static bool makes_twice(const ir_sizes *sizes, const ir_step *st) {
 }
 
 /* Does it write each element once, behind all that it reads for that? Not over what it multiplies, which is read many
- * times. */
+ * times; maps alone compute all values that they store before they store the first. */
 static bool writes_once(const ir_sizes *sizes, const ir_step *st, int buffer_read) {
     const ir_kernel *k = st->kernel;
     if (k->kind == IR_KERNEL_MAP) return true;
@@ -174,7 +188,7 @@ static bool writes_once(const ir_sizes *sizes, const ir_step *st, int buffer_rea
     if (k->kind == IR_KERNEL_WINDOW &&
         (k->is_depthwise || k->band_rows || ir_kernel_is_transposed_window(k) || makes_twice(sizes, st)))
         return false;
-    if (ir_kernel_has_rows(k)) return false;
+    if (ir_kernel_has_rows(k) || n_outputs(k) != 1) return false;
     bool is_multiplied[IR_KERNEL_MAX_INSTS] = {0};
     for (int i = 0; i < k->n_insts; i++)
         for (int j = 0; k->inst[i].op == IR_OP_MATMUL && j < k->inst[i].n_in; j++)
@@ -211,14 +225,14 @@ void plan_write_over(ir_plan *plan) {
                     from->first_step >= (int)s || (from->part_of >= 0 && !from->is_over) ||
                     ir_dtypes[from->dtype].bytes != ir_dtypes[to->dtype].bytes ||
                     elements_of(plan, from) != elements_of(plan, to) || !writes_once(plan->graph->sizes, st, number) ||
-                    !reads_as_it_writes(st, number, store))
+                    !reads_as_it_writes(plan, st, number, store))
                     continue;
-                to->part_of = number;
+                to->part_of = from->is_over ? from->part_of : number; /* chains are as long as networks */
                 to->part_at = ir_size_const(plan->graph->sizes, 0);
                 to->is_over = true;
                 last[number] = -1; /* of two results of a step only one takes it */
-                for (int b = number; b >= 0; b = plan->buffers.at[b].part_of)
-                    if (plan->buffers.at[b].last_step < to->last_step) plan->buffers.at[b].last_step = to->last_step;
+                if (plan->buffers.at[to->part_of].last_step < to->last_step)
+                    plan->buffers.at[to->part_of].last_step = to->last_step;
             }
         }
     }

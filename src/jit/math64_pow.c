@@ -101,9 +101,10 @@ LLVMValueRef math64_hypot(emit *e, LLVMValueRef x, LLVMValueRef y) {
                  up = em_select(e, is_small, em_f64(e, 0x1p-600), one);
     down = em_select(e, is_large, em_f64(e, 0x1p-600), down);
     up = em_select(e, is_large, em_f64(e, 0x1p600), up);
-    a = em_fmul(e, a, down);
-    b = em_fmul(e, b, down);
-    LLVMValueRef r = em_fmul(e, mi_sqrt(e, em_mad(e, a, a, em_fmul(e, b, b))), up);
+    LLVMValueRef least = em_select(e, em_fcmp(e, LLVMRealOGT, a, b), b, a);
+    most = em_fmul(e, most, down); /* so that the order of the operands changes no bit */
+    least = em_fmul(e, least, down);
+    LLVMValueRef r = em_fmul(e, mi_sqrt(e, em_mad(e, most, most, em_fmul(e, least, least))), up);
     LLVMValueRef either = em_or(e, em_fcmp(e, LLVMRealOEQ, a, inf), em_fcmp(e, LLVMRealOEQ, b, inf));
     return em_select(e, either, inf, r);
 }

@@ -208,7 +208,8 @@ static void emit_rows_of_places(window *w, const tile *t, LLVMBasicBlockRef done
     LLVMValueRef at[3][WINDOW_MAX_TILE], of_channel[WINDOW_MAX_TILE], across = num(w, w->across),
                                                                       lo = t->in[TOLD_BEGIN], hi = t->in[TOLD_END];
     LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b), channel = em_block(e, "channel"), body = em_block(e, "places"),
-                      latch = em_block(e, "latch"), last = em_block(e, "last_of_channel"), from[3], block[3];
+                      latch = em_block(e, "latch"), last = em_block(e, "last_of_channel"), from[3], block[3],
+                      neither = NULL;
     LLVMValueRef first = em_mul(e, lo, across), met = em_mul(e, em_sub(e, hi, lo), across),
                  skipped = em_sub(e, num(w, (int64_t)w->down * w->across), met);
     LLVMValueRef is_any =
@@ -240,7 +241,10 @@ static void emit_rows_of_places(window *w, const tile *t, LLVMBasicBlockRef done
             e->b, em_and(e, em_icmp(e, LLVMIntSGE, y, t->in[TOLD_FROM]), em_icmp(e, LLVMIntSLT, y, t->in[TOLD_TO])),
             block[0], not_both);
         LLVMPositionBuilderAtEnd(e->b, not_both);
-        LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGE, y, t->in[TOLD_FROM]), block[1], block[2]);
+        neither = em_block(e, "neither");
+        LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGE, y, t->in[TOLD_FROM]), block[1], neither);
+        LLVMPositionBuilderAtEnd(e->b, neither); /* behind what the second row meets, before the first one */
+        LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, y, t->in[TOLD_TO]), block[2], latch);
     }
     for (int part = 0; part < parts; part++) {
         const int begin = part == 2, end = part == 1 ? 1 : t->rows;
@@ -262,6 +266,7 @@ static void emit_rows_of_places(window *w, const tile *t, LLVMBasicBlockRef done
     for (int i = 0; i < n; i++) {
         next[i] = phi_of(w, at[0][i], from[0]);
         for (int part = 1; part < parts; part++) LLVMAddIncoming(next[i], &at[part][i], &from[part], 1);
+        if (neither) LLVMAddIncoming(next[i], &sum[i], &neither, 1);
         LLVMAddIncoming(sum[i], &next[i], &latch, 1);
         sum[i] = of_channel[i];
     }

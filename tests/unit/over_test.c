@@ -88,6 +88,32 @@ Test(over, what_is_read_elsewhere_or_otherwise_stays) {
                  0);
 }
 
+/* Two results of a product: the second value reads its residual when the first one is stored. */
+Test(over, a_product_with_two_results_has_memory_for_both) {
+    EXPECT(0, MATRIX,
+           "%a = matmul(%x, %w) %b = matmul(%a, %v) %c = matmul(%b, %w) %d = relu(%c) %e = add(%c, %a) "
+           "%s = matmul(%d, %v) %t = matmul(%e, %w) %r = sub(%s, %t) return %r");
+}
+
+/* A whole that is read beside one of its parts is not written over. */
+Test(over, parts_are_read_where_the_whole_is) {
+    const ir_plan *p = plan_of(MATRIX,
+                               PRODUCTS "%c = concat(%a, %b, axis=0) %e = matmul(%c, %w) %z = matmul(%e, %v) "
+                                        "%d = add(%z, %c) %s = reduce_sum(%a, axes=[0], keepdims=true) "
+                                        "%o = slice(%a, starts=[0], ends=[1], axes=[0]) %k2 = sub(%d, %o) "
+                                        "%m = add(%k2, %s) %r = matmul(%m, %w) return %r",
+                               IR_LEVEL_V4, false);
+    for (uint32_t i = 0; i < p->steps.n; i++) {
+        const ir_step *st = &p->steps.at[i];
+        for (int a = 0; a < st->n_args; a++)
+            for (int b = 0; b < st->n_args; b++) {
+                const ir_plan_buffer *to = &p->buffers.at[st->arg[a]], *from = &p->buffers.at[st->arg[b]];
+                if (to->is_over && (int)i == to->first_step)
+                    cr_expect(from->is_over || from->part_of < 0 || from->part_of != to->part_of, "step %u", i);
+            }
+    }
+}
+
 Test(over, one_of_two_results_takes_the_place) {
     const ir_plan *p = plan_of("(" MATRIX ", " MATRIX ")",
                                PRODUCTS "%c = add(%a, 1.0) %d = mul(%a, 2.0) %m = matmul(%c, %v) %n = matmul(%d, %v) "
@@ -106,6 +132,10 @@ static const struct {
                       "%u = add(%t, %d) %r = matmul(%u, %v) return %r"},
     {MATRIX, PRODUCTS "%c = add(%a, %b, barrier=true) %r = matmul(%c, %v) return %r"},
     {MATRIX, SQUARE "%c = matmul(%b, %w) %d = sub(%c, %a) %e = tanh(%d) %r = matmul(%e, %v) return %r"},
+    {MATRIX, "%a = matmul(%x, %w) %b = matmul(%a, %v) %c = matmul(%b, %w) %d = relu(%c) %e = add(%c, %a) "
+             "%s = matmul(%d, %v) %t = matmul(%e, %w) %r = sub(%s, %t) return %r"},
+    {IMAGES, CONVS "%c = conv(%b, %g, pads=[1, 1, 1, 1]) %d = relu(%c) %e = add(%c, %a) %s = conv(%d, %g) "
+                   "%t = conv(%e, %g) %r = sub(%s, %t) return %r"},
     {IMAGES, CONVS "%c = conv(%b, %g, pads=[1, 1, 1, 1]) %d = add(%c, %a) %e = conv(%d, %g) return %e"},
     {IMAGES, CONVS "%c = conv(%b, %g, pads=[2, 1, 0, 1]) %d = sub(%a, %c) %e = relu(%d) %s = conv(%e, %g) return %s"},
     {IMAGES, "%a = conv(%i, %h) %b = conv(%a, %k, pads=[1, 1, 1, 1]) %c = conv(%b, %k, pads=[1, 1, 1, 1]) "
