@@ -110,7 +110,7 @@ fusor_status ir_normalize(fu_arena *a, fu_error *e, ir_graph **g, const ir_plan_
     ir_graph *from = *g;
     from->packs_const = !ir_level_is_gpu(options->level);
     if (!options->no_fuse && !options->reference) FU_TRY(ir_recognize_attention(a, e, g));
-    if (!options->no_fuse && !options->reference && from->packs_const) FU_TRY(ir_put_channels_last(a, e, g));
+    if (!options->no_fuse && !options->reference && from->packs_const) ir_put_channels_last(a, g);
     FU_TRY(ir_run_passes(a, e, g));
     if (*g != from) (*g)->as_written = from;
     return FUSOR_OK;

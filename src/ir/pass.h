@@ -44,7 +44,7 @@ fusor_status ir_pass_fold(fu_arena *a, fu_error *e, ir_graph **g);
 /* pass_attention.c: attention written in primitives becomes the operator. For plans that fuse: before the pipeline. */
 fusor_status ir_recognize_attention(fu_arena *a, fu_error *e, ir_graph **g);
 /* pass_channels.c: images between convolutions get their channels last. For plans that fuse, on a CPU: likewise. */
-fusor_status ir_put_channels_last(fu_arena *a, fu_error *e, ir_graph **g);
+void ir_put_channels_last(fu_arena *a, ir_graph **g);
 /* pass_simplify.c: rules.def, bit-exact ones only (x*1, x/1, neg(neg x), double transposes, reshape chains ...). */
 fusor_status ir_pass_simplify(fu_arena *a, fu_error *e, ir_graph **g);
 /* pass_cse.c: equal nodes become one; canonical order of nodes and of commutative operands. */

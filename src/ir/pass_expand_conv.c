@@ -464,20 +464,27 @@ bool ir_moves_channels(const ir_graph *g, const ir_node *n, bool is_back) {
 }
 
 const bool *ir_goes_last(fu_arena *a, const ir_graph *g) {
-    const uint32_t *uses = ir_use_counts(a, g);
-    bool *is = FU_NEW_N(a, bool, g->nodes.n), *is_read = FU_NEW_N(a, bool, g->nodes.n);
-    for (ir_id id = 0; id < g->nodes.n; id++) is[id] = true;
+    const uint32_t *uses = ir_uses_if_turned(a, g);
+    bool *is = FU_NEW_N(a, bool, g->nodes.n);
+    if (!uses) return is;
+    for (ir_id id = 0; id < g->nodes.n; id++) is[id] = uses[id] != 0; /* or it is dead */
     for (uint32_t r = 0; r < g->results.n; r++) is[g->results.at[r].node] = false;
     for (ir_id id = g->nodes.n; id-- > 1;) {
         const ir_node *n = ir_at(g, id);
-        is[id] &= is_read[id];
-        const bool is_even = ir_ops[n->op].kind == IR_KIND_EW || ir_ops[n->op].kind == IR_KIND_CONVERT;
-        for (int k = 0; k < n->n_in && uses[id]; k++) { /* or it is dead */
-            is_read[n->in[k]] = true;
-            is[n->in[k]] &= ir_moves_channels(g, n, true) || (is_even && is[id]);
-        }
+        const bool is_elementwise = ir_ops[n->op].kind == IR_KIND_EW || ir_ops[n->op].kind == IR_KIND_CONVERT;
+        for (int k = 0; k < n->n_in && uses[id]; k++)
+            is[n->in[k]] &= ir_moves_channels(g, n, true) || (is_elementwise && is[id]);
     }
     return is;
+}
+
+bool ir_conv_has_one_place(const ir_graph *g, const ir_node *n) {
+    const ir_node *w = ir_at(g, n->in[1]);
+    for (unsigned d = IR_SPATIAL_AT, i = 0; d < n->rank; d++, i++)
+        if (!ir_size_is(g->sizes, w->dim[d], 1) || ir_window_entry(g, n, "pads", i, 0) ||
+            ir_window_entry(g, n, "pads", i + n->rank - IR_SPATIAL_AT, 0))
+            return false;
+    return true;
 }
 
 /* Where the result stays with its channels before its places, they would be written apart. */
@@ -485,14 +492,8 @@ bool ir_expands_last_channels(const ir_graph *g, const bool *goes_last, ir_id id
     const ir_node *n = ir_at(g, id);
     if (n->op != IR_OP_CONV || !goes_last[id]) return false;
     const ir_node *x = ir_at(g, n->in[0]), *w = ir_at(g, n->in[1]);
-    if (!ir_is_float(n->dtype) || x->dtype != w->dtype || ir_node_attr(n, "groups")->integer != 1 ||
-        !ir_moves_channels(g, x, false))
-        return false;
-    for (unsigned d = IR_SPATIAL_AT, i = 0; d < n->rank; d++, i++)
-        if (!ir_size_is(g->sizes, w->dim[d], 1) || ir_window_entry(g, n, "pads", i, 0) ||
-            ir_window_entry(g, n, "pads", i + n->rank - IR_SPATIAL_AT, 0))
-            return false;
-    return true;
+    return ir_is_float(n->dtype) && x->dtype == w->dtype && ir_node_attr(n, "groups")->integer == 1 &&
+           ir_moves_channels(g, x, false) && ir_conv_has_one_place(g, n);
 }
 
 /* Every stride-th place of images whose channels are last; those there are as many of as the result has. */

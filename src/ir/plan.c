@@ -206,18 +206,17 @@ static void place_operands(planner *p, const ir_node *n) {
  * products: 14 rows of 14, 512 to 1024 0.80, 7 of 7, 1024 to 2048 0.81, 28 of 28, 256 to 512 1.04.) */
 static void store_short_rows(planner *p, const ir_node *n) {
     enum { SHORT_ROWS = 24 };
-    const ir_node *x = ir_at(p->g, n->in[0]), *w = ir_at(p->g, n->in[1]);
-    const ir_attr *steps = ir_node_attr(x, "steps");
-    int64_t rows, more = 1, v;
-    bool skips = false;
-    for (uint32_t i = 0; x->op == IR_OP_SLICE && steps && i < steps->n; i++)
-        skips |= !ir_size_is(p->g->sizes, steps->list[i], 1);
-    if (p->options->no_fuse || ir_level_is_gpu(p->options->level) || x->op != IR_OP_SLICE || !skips || x->rank < 3 ||
-        w->rank != 2 || x->group != n->group || !ir_size_is_const(p->g->sizes, x->dim[x->rank - 2], &rows) ||
-        rows >= SHORT_ROWS)
+    const ir_node *x = ir_at(p->g, n->in[0]);
+    int64_t rows;
+    bool skips = false, has_batch = false;
+    if (p->options->no_fuse || ir_level_is_gpu(p->options->level) || x->op != IR_OP_SLICE || x->rank < 3 ||
+        ir_at(p->g, n->in[1])->rank != 2 || x->group != n->group ||
+        !ir_size_is_const(p->g->sizes, x->dim[x->rank - 2], &rows) || rows >= SHORT_ROWS)
         return;
-    for (int d = 0; d < x->rank - 2 && more == 1; d++) more = ir_size_is_const(p->g->sizes, x->dim[d], &v) ? v : 0;
-    if (more != 1) plan_store_floating(p, n->in[0], IR_REASON_LAYOUT);
+    const ir_attr *steps = ir_node_attr(x, "steps");
+    for (uint32_t i = 0; steps && i < steps->n; i++) skips |= !ir_size_is(p->g->sizes, steps->list[i], 1);
+    for (int d = 0; d < x->rank - 2; d++) has_batch |= !ir_size_is(p->g->sizes, x->dim[d], 1);
+    if (skips && has_batch) plan_store_floating(p, n->in[0], IR_REASON_LAYOUT);
 }
 
 static void place_contraction(planner *p, ir_id id) {

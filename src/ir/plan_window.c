@@ -227,16 +227,20 @@ static double share_of_products(const planner *p, const ir_node *n) {
     return share;
 }
 
-/* The same of images whose channels are last, where whole vectors of them are turned: the images, else 0. A transpose
- * of what another kernel makes is in that, but need not be stored. */
+bool ir_channels_are_vectors(const ir_graph *g, ir_size channels, ir_dtype t) {
+    enum { VECTOR_BYTES = 64 };
+    int64_t v;
+    return ir_size_is_const(g->sizes, channels, &v) && v > 0 && v % (VECTOR_BYTES / ir_dtypes[t].bytes) == 0;
+}
+
+/* The images whose channels are last that operand `id` is a transpose of, where the kernel may turn them itself; else 0.
+ * A transpose of what another kernel makes is in that, but need not be stored. */
 static ir_id of_last_channels(const planner *p, const ir_node *n, ir_id id) {
-    enum { VECTOR_BYTES = 64 }; /* of all levels: they make the same kernels */
     const ir_node *x = ir_at(p->g, id), *w = ir_at(p->g, n->in[1]);
     const node_info *v = &p->info[id];
-    int64_t taken;
     if (!ir_moves_channels(p->g, x, false) || n->rank > IR_SPATIAL_AT + 2 || p->options->no_fuse || v->must_store ||
         v->is_barrier || !ir_is_float(n->dtype) || x->dtype != n->dtype || is_transposed(n) || groups_of(n) != 1 ||
-        !ir_size_is_const(p->g->sizes, w->dim[1], &taken) || taken % (VECTOR_BYTES / ir_dtypes[x->dtype].bytes) != 0)
+        !ir_channels_are_vectors(p->g, w->dim[1], x->dtype))
         return 0;
     return x->in[0];
 }

@@ -38,6 +38,10 @@ bool ir_conv_fits_phases(const ir_graph *g, const ir_node *n);
 enum { IR_PLANES = 1, IR_PLACES = 1 };
 /* A transpose that brings the last axis, the channels, to the second place; is_back: that from there to the end. */
 bool ir_moves_channels(const ir_graph *g, const ir_node *n, bool is_back);
+/* Is it of one place of the kernel (1x1), without pads: a product over the channels? */
+bool ir_conv_has_one_place(const ir_graph *g, const ir_node *n);
+/* A number of channels of type t that is known, and whole vectors of all levels (which then make the same kernels). */
+bool ir_channels_are_vectors(const ir_graph *g, ir_size channels, ir_dtype t);
 /* By node: is all that is made of it, by element-wise operators, transposed so that its channels are last? */
 const bool *ir_goes_last(fu_arena *a, const ir_graph *g);
 /* One channel a group, few places and few channels made of each: its kernel reads the operand without its pads. */

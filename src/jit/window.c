@@ -235,7 +235,7 @@ static void window_emit_finish(window *w) {
     const bool last = w->stores_last;
     const int outer = last ? w->dim_n : w->dim_m, inner = last ? w->dim_m : w->dim_n;
     LLVMValueRef base[2] = {in[3], n0}, first = base[!last], count = last ? in[7] : in[6],
-                 apart = num(w, last ? window_sums_apart(w) : w->sums_pitch), row_off[IR_KERNEL_MAX_BUFFERS],
+                 apart = num(w, last ? window_finish_apart(w) : w->sums_pitch), row_off[IR_KERNEL_MAX_BUFFERS],
                  whole = em_and(e, count, num(w, -w->lanes));
     em_loop lr = em_for(e, zero, last ? in[6] : in[7], num(w, 1));
     window_move_offsets(w, off, lr.i, outer, row_off);
@@ -318,11 +318,8 @@ void window_emit_segments(window *w, const window_line *s, LLVMValueRef begin, L
         is_there = em_and(e, is_there, em_icmp(e, LLVMIntSLT, em_add(e, em_mul(e, s->top, each), to_row), w->made[1]));
     }
     em_branch b = em_if(e, is_there);
-    LLVMValueRef apart = w->stores_last ? num(w, window_sums_apart(w)) : turns;
-    window_call(w, FINISH,
-                (LLVMValueRef[]){e->args, element(w, s->sums, em_mul(e, em_sub(e, at, begin), apart)), s->block, m0,
-                                 to_row, to_column, columns, s->rows},
-                8);
+    LLVMValueRef sums = element(w, s->sums, em_mul(e, em_sub(e, at, begin), num(w, window_finish_apart(w))));
+    window_call(w, FINISH, (LLVMValueRef[]){e->args, sums, s->block, m0, to_row, to_column, columns, s->rows}, 8);
     em_endif(e, &b);
     LLVMValueRef next = em_add(e, at, em_sub(e, s->pitch, column));
     LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);

@@ -280,6 +280,8 @@ void window_emit_channel_tile(window *w, window_function f); /* TILE, NARROW, LA
 static inline int64_t window_columns_apart(const window *w) { return w->k->axis[w->k->n_axes - 1].stride; }
 /* Elements from the sums of a column to those of the next; what is between them is of other phases. */
 static inline int window_sums_apart(const window *w) { return w->nr * w->turns; }
+/* The same of the sums that FINISH reads, which are turned unless channels are stored last. */
+static inline int window_finish_apart(const window *w) { return w->stores_last ? window_sums_apart(w) : w->turns; }
 static inline int window_row_columns(const window *w) { return w->tile_rows ? w->mr / w->tile_rows : w->mr; }
 /* ir_window_ahead offsets behind the table: of the columns of the row that come next. */
 void window_extend_table(window *w);

@@ -441,10 +441,9 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
                 n_line(w));
     em_end(e, &lv);
     if (w->is_transposed) em_end(e, &lx);
-    if (!w->stores_last)
-        window_call(w, TURN, (LLVMValueRef[]){w->tile, w->panel, em_mul(e, columns, turns), left}, 4);
+    if (!w->stores_last) window_call(w, TURN, (LLVMValueRef[]){w->tile, w->panel, em_mul(e, columns, turns), left}, 4);
     window_line own = *s; /* the columns before l.i are made once more, and stored once */
-    own.sums = element(w, s->sums, em_mul(e, em_sub(e, l.i, begin), num(w, w->stores_last ? window_sums_apart(w) : 1)));
+    own.sums = element(w, s->sums, em_mul(e, em_sub(e, l.i, begin), num(w, window_finish_apart(w))));
     window_emit_segments(w, &own, l.i, end, lm.i, w->is_transposed ? phase[1] : NULL);
     if (w->is_transposed) em_end(e, &ly);
     em_end(e, &l);

@@ -5,6 +5,7 @@
  * context of the test is a variable `ctx`. */
 #include "fusor/fusor.h"
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* target NULL: the host's; n_threads 0: as many as the machine has. */
@@ -36,5 +37,23 @@ static inline fusor_executable *compiled_with(fusor_context *ctx, const char *te
     OK(fusor_module_compile(m, NULL, &o, &exe));
     fusor_module_free(m);
     return exe;
+}
+
+/* The bytes of its one result after so many calls, each of which finds what the one before left in its memory; `out` is
+ * the caller's to free. */
+static inline size_t bytes_after_calls(fusor_context *ctx, fusor_executable *exe, int calls, int n_in,
+                                       const fusor_buffer *in, void **out) {
+    fusor_buffer y = {.data = NULL};
+    for (int i = 0; i < calls; i++) {
+        fusor_buffer_free(ctx, &y);
+        y = (fusor_buffer){.data = NULL};
+        OK(fusor_executable_call(exe, n_in, in, 1, &y));
+    }
+    size_t bytes = fusor_dtype_size(y.dtype);
+    for (int d = 0; d < y.rank; d++) bytes *= (size_t)y.shape[d];
+    *out = malloc(bytes + 1);
+    memcpy(*out, y.data, bytes);
+    fusor_buffer_free(ctx, &y);
+    return bytes;
 }
 #endif

@@ -170,7 +170,7 @@ static size_t run(const program *g, const char *level, int threads, uint32_t fla
     snprintf(text, sizeof text, "func @f(%%x: %s%s, %%w: %s%s) -> %s[?, ?, ?, ?] { %%c = conv(%%x, %%w%s) %s }", type,
              g->x, type, g->w, ir_dtypes[acc].name, g->conv, g->behind);
     fusor_context *ctx = new_context_for(level, threads);
-    fusor_buffer in[2] = {tensor(g->x, t, 13, room[0]), tensor(g->w, t, 3, room[1])}, y = {.data = NULL};
+    fusor_buffer in[2] = {tensor(g->x, t, 13, room[0]), tensor(g->w, t, 3, room[1])};
     for (int i = 0; i < 2; i++) {
         size_t bytes = ir_dtypes[t].bytes;
         for (int d = 0; d < in[i].rank; d++) bytes *= (size_t)in[i].shape[d];
@@ -182,16 +182,7 @@ static size_t run(const program *g, const char *level, int threads, uint32_t fla
     OK(fusor_explain_json(exe, &json));
     cr_expect_eq(strstr(json, "go by scratch") != NULL, flags == 0, "%s", text);
     fusor_text_free(json);
-    for (int again = 0; again < 2; again++) { /* the second call finds what the first left in scratch */
-        fusor_buffer_free(ctx, &y);
-        y = (fusor_buffer){.data = NULL};
-        OK(fusor_executable_call(exe, 2, in, 1, &y));
-    }
-    size_t bytes = ir_dtypes[acc].bytes;
-    for (int d = 0; d < y.rank; d++) bytes *= (size_t)y.shape[d];
-    *out = malloc(bytes + 1);
-    memcpy(*out, y.data, bytes);
-    fusor_buffer_free(ctx, &y);
+    const size_t bytes = bytes_after_calls(ctx, exe, 2, 2, in, out);
     fusor_executable_free(exe);
     fusor_context_free(ctx);
     return bytes;

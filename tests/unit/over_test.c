@@ -146,14 +146,14 @@ static const struct {
 enum { PROGRAMS = sizeof programs / sizeof *programs, N_IN = 8, ROOM = 1 << 16 };
 
 /* Of three calls, each of which finds what the one before left in its temporaries. */
-static size_t run(int program, const char *level, int threads, uint32_t flags, float **out) {
+static size_t run(int program, const char *level, int threads, uint32_t flags, void **out) {
     static float room[N_IN][ROOM];
     static const int64_t shape[N_IN][4] = {{48, 48},       {48, 48},       {48, 48},       {1, 48, 14, 14},
                                            {64, 48, 1, 1}, {64, 64, 3, 3}, {20, 48, 1, 1}, {20, 20, 3, 3}};
     char text[1200];
     snprintf(text, sizeof text, "func @f(%s) -> %s { %s }", PARAMS, programs[program].result, programs[program].body);
     fusor_context *ctx = new_context_for(level, threads);
-    fusor_buffer in[N_IN], y = {.data = NULL};
+    fusor_buffer in[N_IN];
     for (int i = 0; i < N_IN; i++) {
         int64_t n = 1;
         in[i] = (fusor_buffer){.data = room[i], .dtype = FUSOR_F32, .rank = i < 3 ? 2 : 4};
@@ -162,16 +162,7 @@ static size_t run(int program, const char *level, int threads, uint32_t flags, f
         for (int64_t j = 0; j < n; j++) room[i][j] = (float)((j * 7 + i * 3) % 31 - 15) / 64;
     }
     fusor_executable *exe = compiled_with(ctx, text, flags);
-    for (int again = 0; again < 3; again++) {
-        fusor_buffer_free(ctx, &y);
-        y = (fusor_buffer){.data = NULL};
-        OK(fusor_executable_call(exe, N_IN, in, 1, &y));
-    }
-    size_t bytes = sizeof **out;
-    for (int d = 0; d < y.rank; d++) bytes *= (size_t)y.shape[d];
-    *out = malloc(bytes + 1);
-    memcpy(*out, y.data, bytes);
-    fusor_buffer_free(ctx, &y);
+    const size_t bytes = bytes_after_calls(ctx, exe, 3, N_IN, in, out);
     fusor_executable_free(exe);
     fusor_context_free(ctx);
     return bytes;
@@ -181,7 +172,7 @@ Test(over, the_bits_are_those_of_memory_of_their_own) {
     for (int level = IR_LEVEL_V2; level <= IR_LEVEL_V4; level++) {
         if (!host_has_level(level)) continue;
         for (int i = 0; i < PROGRAMS; i++) {
-            float *over, *apart;
+            void *over, *apart;
             const size_t a = run(i, ir_levels[level].name, 1 + (i + level) % 3, 0, &over),
                          b = run(i, ir_levels[level].name, 1, FUSOR_NO_FUSE, &apart);
             cr_expect(a == b && memcmp(over, apart, a) == 0, "program %d at %s", i, ir_levels[level].name);
