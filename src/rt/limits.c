@@ -69,6 +69,7 @@ DOT(peak_i8_256, "avx2,avxvnni", __m256i, __m256i, _mm256_set1_epi32, _mm256_dpb
     __attribute__((target(TARGET), noinline)) static double NAME(int seed) {                                           \
         _Alignas(64) uint8_t config[64] = {1};                                                                         \
         for (int i = 0; i < 8; i++) config[16 + 2 * i] = 64, config[48 + i] = 16;                                      \
+        __asm__ volatile("" : : "r"(config) : "memory"); /* of gcc 12's intrinsic, only 8 bytes of it are read */      \
         _tile_loadconfig(config);                                                                                      \
         for (int r = 0; r < ROUNDS * CHAINS / 4; r++) {                                                                \
             PRODUCT(0, 4, 6);                                                                                          \

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -274,6 +275,8 @@ void amx_emulate(void) {
     struct sigaction action = {.sa_sigaction = on_illegal, .sa_flags = SA_SIGINFO};
     sigemptyset(&action.sa_mask);
     sigaction(SIGILL, &action, NULL);
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    if (amx_has_hardware()) syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA);
 }
 
 bool amx_can_emulate(void) {
@@ -286,6 +289,15 @@ bool amx_can_emulate(void) {
 bool amx_has_hardware(void) {
     unsigned a, b, c, d;
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 24 & 1);
+}
+
+bool amx_runs_fp16(void) {
+    unsigned a, b, c, d;
+    return !amx_has_hardware() || (__get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 21 & 1));
+}
+
+const char *amx_features(void) {
+    return amx_runs_fp16() ? "amx-tile,amx-int8,amx-bf16,amx-fp16" : "amx-tile,amx-int8,amx-bf16";
 }
 
 long amx_count(amx_kind kind) { return atomic_load(&counts[kind]); }

@@ -29,7 +29,8 @@ typedef struct amx_registers {
 /* NULL when it was done; else why not (static text), and nothing has changed. code: 16 bytes that may be read. */
 const char *amx_execute(amx_state *s, amx_registers *r, const uint8_t *code);
 
-/* From now on, in all threads. Once or more often. */
+/* From now on, in all threads. Once or more often. Asks the kernel for the machine's own tiles, where it has some:
+ * then only its instructions run, as registers in two places are no state. */
 void amx_emulate(void);
 bool amx_can_emulate(void); /* the machine has AVX-512, which everything around the tiles needs */
 
@@ -37,6 +38,9 @@ typedef enum amx_kind { AMX_CONFIGURE, AMX_RELEASE, AMX_LOAD, AMX_STORE, AMX_ZER
 /* Has the machine tile registers of its own? Then instructions that the process may execute are not emulated, nor
  * counted. */
 bool amx_has_hardware(void);
+/* What a test can have kernels use, in LLVM's names: all of it, or what the machine's own tiles do. */
+const char *amx_features(void);
+bool amx_runs_fp16(void); /* is AMX-FP16 one of them? */
 long amx_count(amx_kind kind); /* instructions executed by all threads so far */
 /* Is this thread's state what a program expects to find: no tiles configured? */
 bool amx_is_released(void);

@@ -4,7 +4,12 @@
 #include "amx_emulate.h"
 #include "ir/target.h"
 #include "rt/cpuinfo.h"
+#include "rt/limits.h"
+#include <signal.h>
 #include <string.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define LAUNCH    NULL
 #define N_TARGETS 1
@@ -12,7 +17,7 @@ static bool choose_target(int i, uint32_t levels, const char *text, ir_target *o
     (void)i, (void)levels, (void)text;
     if (rt_host_level() < IR_LEVEL_V4 || !amx_can_emulate()) return false;
     amx_emulate();
-    rt_host_assume("amx-tile,amx-int8,amx-bf16,amx-fp16");
+    rt_host_assume(amx_features());
     *out = (ir_target){IR_LEVEL_V4, rt_host_extras(IR_LEVEL_V4)};
     return true;
 }
@@ -132,4 +137,26 @@ Test(tiles, are_used) {
     check("func @f(%a: bf16[A, B], %b: bf16[B, C]) -> bf16[A, C] { %r = matmul(%a, %b) %s = relu(%r) return %s }",
           (domain){-1, 1, SPECIAL_NONE, false}, (int64_t[4]){100, 70, 90, 1}, many_threads, false, ALL_LEVELS);
     if (!amx_has_hardware()) cr_assert_geq(amx_count(AMX_PRODUCT) - before, 7 * 6 * 3 * 4);
+}
+
+/* What products of tiles reach is measured by some, with a configuration that the instruction takes: a process that
+ * measures gets as far as a product (all of them are too many for the emulator). */
+static void end_at_a_product(int signal_number) {
+    (void)signal_number;
+    if (amx_count(AMX_PRODUCT) > 0) _exit(0);
+}
+
+Test(tiles, limits, .timeout = 600) {
+    ir_target target;
+    if (!choose_target(0, 0, "", &target)) cr_skip_test("no AVX-512");
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGALRM, end_at_a_product);
+        setitimer(ITIMER_REAL, &(struct itimerval){{0, 20000}, {0, 20000}}, NULL);
+        rt_limits l = rt_limits_get("", 1, true, true);
+        _exit(l.peak[RT_LIMIT_BF16] > 0 && l.peak[RT_LIMIT_I8] > 0 ? 0 : 1);
+    }
+    int status = 0;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %#x", (unsigned)status);
 }

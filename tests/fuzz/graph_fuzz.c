@@ -562,7 +562,7 @@ int main(int argc, char **argv) {
         else if (strcmp(argv[i], "--device") == 0) on_device = strcmp(next, "cuda") == 0, i++;
         else if (strcmp(argv[i], "--tiles") == 0) {
             amx_emulate();
-            if (amx_can_emulate()) rt_host_assume("amx-tile,amx-int8,amx-bf16,amx-fp16");
+            if (amx_can_emulate()) rt_host_assume(amx_features());
         } else if (strcmp(argv[i], "--print") == 0) print = true;
         else if (argv[i][0] == '-') {
             fprintf(stderr,

@@ -25,7 +25,7 @@ static const ir_features TILES = IR_FEATURE_AMXINT8 | IR_FEATURE_AMXBF16 | IR_FE
 
 static bool host_has_features(ir_features f) {
     if (f & TILES) {
-        if (!amx_can_emulate()) return false;
+        if (!amx_can_emulate() || ((f & IR_FEATURE_AMXFP16) && !amx_runs_fp16())) return false;
         amx_emulate();
     }
     return (!(f & IR_FEATURE_AVXVNNI) || __builtin_cpu_supports("avxvnni")) &&
