@@ -26,16 +26,16 @@ if [ -z "$build" ]; then
 fi
 
 # The tests that run kernels through the driver, and those of the interpreter, which say whether the bundle itself is sound.
-tests=$(sed -n 's/^unit_tests += %D%\/\(cuda\/.*\)/tests\/\1/p' "$src/tests/local.mk")
+tests=$(sed -n 's/^unit_tests += %D%\/\(\(cuda\|amx\)\/.*\)/tests\/\1/p' "$src/tests/local.mk")
 # shellcheck disable=SC2086
-make -C "$build" fusor libfusor.la fusor-codegen.la tests/cuda/libcuda_fake.so $tests >"$work/make.log" 2>&1 || { cat "$work/make.log" >&2; exit 1; }
+make -C "$build" fusor libfusor.la fusor-codegen.la tests/cuda/libcuda_fake.so tests/fuzz/graph_fuzz $tests >"$work/make.log" 2>&1 || { cat "$work/make.log" >&2; exit 1; }
 
 to=$work/fusor-gpu
 mkdir -p "$to/bin" "$to/lib" "$to/tests" "$to/bench"
 cp "$build/fusor" "$to/bin/"
 cp -L "$build/.libs/libfusor.so.0" "$build/.libs/fusor-codegen.so" "$to/"
 cp -L "$build/tests/cuda/libcuda_fake.so" "$to/tests/"
-for t in $tests; do cp "$build/$t" "$to/tests/"; done
+for t in $tests tests/fuzz/graph_fuzz; do cp "$build/$t" "$to/tests/"; done
 cp "$src"/bench/gpu/*.py "$to/bench/"
 cp "$src/bench/gpu/run.sh" "$src/LICENSE" "$to/"
 strip --strip-unneeded "$to"/bin/* "$to"/*.so* "$to"/tests/*

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """fusor on a GPU beside torch eager and torch.compile (its matrix products are cuBLAS's, its fused kernels Triton's), in interleaved rounds.
 
-peers.py --out FILE.json [--minutes M] [--device cuda] [--filter TEXT] [--rounds N] [--small]
+peers.py --out FILE.json [--minutes M] [--device cuda] [--filter TEXT] [--rounds N] [--small] [--eager]
 
 Every result is compared with that of fusor on the CPU, element by element of a sample. Times are medians over rounds of the time of a call in
 a batch that ends with a wait; limits are measured on the same device: bytes per second of a copy, operations per second of a large product.
@@ -60,6 +60,7 @@ def batch_time(call, wait, n):
 def calls_for(call, wait, seconds):
     """How many calls take about that long."""
     n = 1
+    batch_time(call, wait, 3)  # modules are loaded when they are first used, and the clock of an idle device is low
     while True:
         t = batch_time(call, wait, n) * n
         if t >= seconds / 2 or n >= 10000: return max(1, min(10000, int(n * seconds / max(t, 1e-9))))
@@ -67,7 +68,8 @@ def calls_for(call, wait, seconds):
 
 
 class Torch:
-    def __init__(self):
+    def __init__(self, is_eager):
+        self.is_eager = is_eager
         import torch
         import torch.nn.functional
         if not torch.cuda.is_available(): raise ImportError("torch has no CUDA device")
@@ -87,6 +89,7 @@ class Torch:
     def ways(self, w, data):
         x, torch, F = self.tensors(w, data), self.torch, self.F
         yield "torch", lambda: w.torch(torch, F, x)
+        if self.is_eager: return
         try:
             compiled = torch.compile(lambda x: w.torch(torch, F, x), mode="max-autotune-no-cudagraphs" if w.group == "matmul" else "default")
             compiled(x)
@@ -180,12 +183,13 @@ def main():
     o.add_argument("--device", default="cuda")
     o.add_argument("--filter", default="")
     o.add_argument("--rounds", type=int, default=7)
+    o.add_argument("--eager", action="store_true", help="without torch.compile, which takes seconds a workload")
     o.add_argument("--small", action="store_true", help="sizes of a test")
     o = o.parse_args()
     end = time.monotonic() + 60 * o.minutes
     lib = fusor_gpu.library()
     context, cpu = fusor_gpu.Context(lib, o.device), fusor_gpu.Context(lib, "cpu")
-    try: torch = Torch()
+    try: torch = Torch(o.eager)
     except ImportError as e:
         torch = None
         print(f"without torch: {e}", file=sys.stderr)

@@ -1,17 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# run.sh [--out DIR] [--minutes M] [--driver FILE] [--device NAME] [--small] [--only PART,...]: proves and measures fusor on a machine with a GPU, out of
-# the bundle that bundle.sh makes.
+# run.sh [--out DIR] [--minutes M] [--driver FILE] [--device NAME] [--small] [--eager] [--only PART,...]: proves and
+# measures fusor on a machine with a GPU, out of the bundle that bundle.sh makes.
 #
-#   tests   the test programs of tests/cuda with the machine's driver
+#   tests   the test programs of tests/cuda with the machine's driver, those of tests/amx, and random programs
 #   gpu     peers.py: workloads on the device, checked against fusor on the CPU, beside torch where Python has it
 #   cpu     fusor bench with 1, 2, 4, 8, 16 threads
 #
-# Each part has a third of the minutes (30) at most, and what one leaves goes to the next. DIR (fusor-results) gets results.json, summary.md and
-# the logs. --small: sizes of a test, for the fake driver (--driver tests/libcuda_fake.so). Exit status: 1 where something was wrong.
+# Each part has a third of the minutes (30; 1.5 is allowed) at most, and what one leaves goes to the next. DIR
+# (fusor-results) gets results.json, summary.md and the logs. --eager: without torch.compile, which takes seconds a
+# workload. --small: sizes of a test, for the fake driver (--driver tests/libcuda_fake.so). Exit status: 1 where
+# something was wrong.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-out=fusor-results minutes=30 driver=libcuda.so.1 device=cuda small= only=tests,gpu,cpu
+out=fusor-results minutes=30 driver=libcuda.so.1 device=cuda small="" eager="" only=tests,gpu,cpu
 while [ $# -gt 0 ]; do
     case $1 in
     --out) out=$2; shift 2 ;;
@@ -20,7 +22,8 @@ while [ $# -gt 0 ]; do
     --device) device=$2; shift 2 ;;
     --only) only=$2; shift 2 ;;
     --small) small=--small; shift ;;
-    *) sed -n 's/^# \{0,1\}//p' "$0" | sed -n '2,12p' >&2; exit 2 ;;
+    --eager) eager=--eager; shift ;;
+    *) sed -n 's/^# \{0,1\}//p' "$0" | sed -n '2,13p' >&2; exit 2 ;;
     esac
 done
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 1
@@ -28,7 +31,7 @@ case $driver in */*) driver=$(cd "$(dirname "$driver")" && pwd)/$(basename "$dri
 export FUSOR_CODEGEN=$here/fusor-codegen.so FUSOR_CUDA_LIB=$driver FUSOR_CACHE_DIR=$out/cache FUSOR_LIB=$here/libfusor.so.0
 export FUSOR_BUILDDIR=$here FUSOR_SRCDIR=$here FUSOR_START_UNFUSED=0 LC_ALL=C.UTF-8
 unset FUSOR_DEVICE FUSOR_TARGET FUSOR_CACHE FUSOR_PASSES
-end=$((SECONDS + ${minutes%.*} * 60)) wrong=0
+end=$((SECONDS + $(awk "BEGIN { printf \"%d\", 60 * $minutes }"))) wrong=0
 # Of our programs alone: torch brings its own libraries.
 ours() { LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"; }
 left() { echo $((end - SECONDS > 1 ? end - SECONDS : 1)); }
@@ -56,26 +59,50 @@ summary=$out/summary.md
 tests_json=
 if wants tests; then
     echo "run.sh: tests" >&2
-    printf '\n## Tests\n\n| program | passed | failed | s |\n|---|---|---|---|\n' >>"$summary"
-    tests_end=$((SECONDS + $(left) / 3))
+    printf '\n## Tests\n\n| program | passed | failed | skipped | s |\n|---|---|---|---|---|\n' >>"$summary"
+    for_all=$(($(left) / 3 > 5 ? $(left) / 3 : 5)) names=
+    rm -f "$out"/*.rc
     for t in "$here"/tests/*_test; do
         name=$(basename "$t")
-        # the others have no driver in them, or need the fake one
-        case $name in device_fault_test) continue ;; device_*) ;; *) continue ;; esac
+        # the others have no driver in them, or need the fake one; amx_*: on the machine's tiles, where it has them
+        case $name in device_fault_test) continue ;; device_* | gpu_ops_* | gpu_rows_* | gpu_mma_* | gpu_conv_* | amx_*) ;; *) continue ;; esac
         [ -z "$small" ] || [ "$name" = device_exec_test ] || continue
-        start=$SECONDS for_it=$((tests_end - SECONDS > 5 ? tests_end - SECONDS : 5))
-        (cd "$out" && ours timeout -k 5 "$for_it" "$t" --verbose=0) >"$out/$name.log" 2>&1 </dev/null
-        rc=$?
+        names="$names $name"
+    done
+    # Side by side, but few: each process makes a context, which takes half a second and half a gigabyte of the device.
+    tests_end=$(($(date +%s) + for_all))
+    export here out tests_end FUSOR_TEST_DEVICE=1
+    {
+        case $names in *gpu_ops_test*) echo gpu_ops_test ;; esac
+        for name in $names; do [ "$name" = gpu_ops_test ] || echo "$name"; done
+        [ -n "$small" ] || echo fuzz
+    } | LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} xargs -P 4 -I{} bash -c '
+        for_it=$((tests_end - $(date +%s)))
+        [ $for_it -gt 0 ] && cd "$out" || exit 0
+        if [ {} = fuzz ]; then set -- "$here/tests/graph_fuzz" --device cuda --seed 1000000 --count 400
+        else set -- "$here/tests/{}" -j8 --verbose=0; fi
+        timeout -s KILL $for_it "$@" >{}.log 2>&1
+        echo "$? $SECONDS" >{}.rc'
+    unset FUSOR_TEST_DEVICE
+    for name in $names; do
+        rc=124 took=$for_all
+        [ ! -e "$out/$name.rc" ] || read -r rc took <"$out/$name.rc"
+        [ -e "$out/$name.log" ] || echo 'no time was left for it' >"$out/$name.log"
         read -r passed failed < <(sed 's/\x1b\[[0-9;]*m//g' "$out/$name.log" |
             sed -nE 's/.*Tested: [0-9]+ \| Passing: ([0-9]+) \| Failing: ([0-9]+) \| Crashing: ([0-9]+).*/\1 \2 \3/p' | awk '{ print $1, $2 + $3 }')
-        # What only the fake driver can be asked (its counters, its faults) fails with these words; it is no fault of the machine.
-        asked=$(sed 's/\x1b\[[0-9;]*m//g' "$out/$name.log" | grep -c 'the driver does not count')
-        if [ -z "${passed:-}" ]; then passed=0 failed=1; [ $rc -ne 124 ] || echo "timed out after $for_it s" >>"$out/$name.log"; fi
-        [ "$failed" -le "$asked" ] || wrong=1
-        echo "| $name | $passed | $failed$([ "$asked" -eq 0 ] || echo " ($asked need the fake driver)") | $((SECONDS - start)) |" >>"$summary"
-        tests_json="$tests_json${tests_json:+, }{\"name\": \"$name\", \"passed\": $passed, \"failed\": $failed, \"need_fake\": $asked, \"seconds\": $((SECONDS - start))}"
+        # what only the fake driver can be asked: counts, faults, several devices
+        skipped=$(sed 's/\x1b\[[0-9;]*m//g' "$out/$name.log" | grep -c '^\[SKIP\]')
+        if [ -z "${passed:-}" ]; then passed=0 failed=1; [ "$rc" -lt 124 ] || echo "timed out after $for_all s of all tests" >>"$out/$name.log"; fi
+        [ "$failed" -eq 0 ] || wrong=1
+        echo "| $name | $passed | $failed | $skipped | $took |" >>"$summary"
+        tests_json="$tests_json${tests_json:+, }{\"name\": \"$name\", \"passed\": $passed, \"failed\": $failed, \"skipped\": $skipped, \"seconds\": $took}"
         passed='' failed=''
     done
+    if [ -z "$small" ]; then
+        result=$(grep -E '^[0-9]+ passed' "$out/fuzz.log" 2>/dev/null | tail -n 1)
+        echo "- random programs: ${result:-not done: $(tail -n 1 "$out/fuzz.log" 2>&1)}" >>"$summary"
+        case $result in *' 0 failed'*) ;; *) wrong=1 ;; esac
+    fi
     grep -h '^\[FAIL\]\|^\[CRASH\]\|^timed out' "$out"/*_test.log 2>/dev/null | sed 's/\x1b\[[0-9;]*m//g; s/^/- /' | sort -u | head -n 100 >>"$summary"
 fi
 
@@ -88,7 +115,7 @@ if wants gpu; then
     else
         span=$(left)
         wants cpu && span=$((span * 2 / 3))
-        timeout -k 10 $((span + 60)) "$python" "$here/bench/peers.py" --out "$out/gpu.json" --device "$device" $small \
+        timeout -k 10 $((span + 60)) "$python" "$here/bench/peers.py" --out "$out/gpu.json" --device "$device" $small $eager \
             --minutes "$(awk "BEGIN { print $span / 60 }")" >"$out/gpu.md" 2>"$out/gpu.log" || wrong=1
         cat "$out/gpu.md" >>"$summary"
         sed 's/^/- /' "$out/gpu.log" | tail -n 60 >>"$summary"

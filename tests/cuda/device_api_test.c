@@ -13,6 +13,7 @@ static const char axpy[] = "func @axpy(%a: f32[], %x: f32[N], %y: f32[N]) -> f32
 
 /* ---- contexts ---- */
 Test(device_api, which_device_there_is) {
+    ONLY_ON_THE_FAKE_DRIVER();
     fusor_context *ctx = device_context("cuda");
     int32_t device = -1;
     fusor_device_info info = FUSOR_DEVICE_INFO_INIT;
@@ -43,6 +44,7 @@ Test(device_api, which_device_there_is) {
 }
 
 Test(device_api, names_that_are_none) {
+    ONLY_ON_THE_FAKE_DRIVER();
     static const struct {
         const char *name, *message;
         fusor_status status;
@@ -79,6 +81,7 @@ Test(device_api, no_driver) {
 }
 
 Test(device_api, targets) {
+    ONLY_ON_THE_FAKE_DRIVER();
     (void)setenv("FAKECUDA_CC", "80", 1);
     static const struct {
         const char *target, *message;
@@ -105,6 +108,7 @@ Test(device_api, targets) {
 
 /* ---- memory ---- */
 Test(device_api, memory) {
+    ONLY_ON_THE_FAKE_DRIVER();
     fusor_context *ctx = device_context("cuda");
     float x[6] = {1, 2, 3, 4, 5, 6};
     fusor_buffer b = HOST(x, FUSOR_F32, 2, 3), d = there(ctx, &b), bad = d;
@@ -162,6 +166,7 @@ static fusor_buffer view(float *memory, int kind) {
 }
 
 Test(device_api, copies_between_any_two_places) {
+    ONLY_ON_THE_FAKE_DRIVER();
     fusor_context *ctx = device_context("cuda"), *other = device_context("cuda:1");
     float from[64], to[64], back[64];
     for (int kind_from = 0; kind_from < 5; kind_from++)
@@ -209,6 +214,7 @@ Test(device_api, copies_between_any_two_places) {
 }
 
 Test(device_api, copies_of_many_runs_are_few_transfers) {
+    ONLY_ON_THE_FAKE_DRIVER();
     fusor_context *ctx = device_context("cuda");
     enum { N = 100 };
     float *x = malloc(N * N * sizeof *x), *y = malloc(N * N * sizeof *y);
@@ -262,6 +268,7 @@ Test(device_api, copies_that_are_refused) {
 
 /* ---- calls ---- */
 Test(device_api, buffers_of_both_kinds_in_one_call) {
+    ONLY_ON_THE_FAKE_DRIVER();
     fusor_context *ctx = device_context("cuda");
     fusor_executable *exe = NULL;
     float a = 2, x[5] = {1, 2, 3, 4, 5}, y[5] = {10, 20, 30, 40, 50}, z[5], want[5] = {12, 24, 36, 48, 60};
@@ -288,6 +295,7 @@ Test(device_api, buffers_of_both_kinds_in_one_call) {
 }
 
 Test(device_api, results_follow_in_order) {
+    ONLY_ON_THE_FAKE_DRIVER();
     fusor_context *ctx = device_context("cuda");
     fusor_executable *step = NULL;
     float p[4] = {100, 200, 300, 400}, g[4] = {1, 2, 3, 4}, want[4] = {90, 180, 270, 360};
@@ -343,6 +351,7 @@ Test(device_api, calls_are_checked_by_the_reference_evaluator) {
 }
 
 Test(device_api, errors_of_the_device_come_with_the_wait) {
+    ONLY_ON_THE_FAKE_DRIVER();
     (void)setenv("FAKECUDA_FAIL", "cuLaunchKernel:1=700@", 1);
     (void)setenv("FAKECUDA_QUIET", "1", 1);
     fusor_context *ctx = device_context("cuda");

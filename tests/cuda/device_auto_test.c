@@ -50,6 +50,7 @@ Test(device_auto, results_are_right_on_both_sides) {
 }
 
 Test(device_auto, small_calls_stay_on_the_cpu) {
+    ONLY_ON_THE_FAKE_DRIVER();
     fusor_context *ctx = device_context("auto");
     fusor_executable *exe = NULL;
     float p[N] = {0}, g[N] = {0}, s[N];
@@ -62,6 +63,7 @@ Test(device_auto, small_calls_stay_on_the_cpu) {
 }
 
 Test(device_auto, what_was_measured_decides) {
+    ONLY_ON_THE_FAKE_DRIVER();
     char dir[] = "/tmp/fusor-auto.XXXXXX", file[64];
     cr_assert(mkdtemp(dir));
     snprintf(file, sizeof file, "%s/select", dir);
@@ -93,6 +95,7 @@ Test(device_auto, what_was_measured_decides) {
 }
 
 Test(device_auto, bound_parameters_and_prepared_calls) {
+    ONLY_ON_THE_FAKE_DRIVER();
     fusor_context *ctx = device_context("auto");
     fusor_executable *exe = NULL, *bound = NULL;
     fusor_call *call = NULL;
@@ -127,6 +130,7 @@ Test(device_auto, bound_parameters_and_prepared_calls) {
 /* Each side has a plan of its own, from the program as it was written: a CPU makes the phases of a strided transposed
  * convolution in one kernel, which no GPU has. */
 Test(device_auto, each_side_has_its_own_form_of_a_program) {
+    ONLY_ON_THE_FAKE_DRIVER();
     static const char up[] = "func @up(%x: f32[1, 2, 3, 3], %w: f32[2, 8, 4, 4]) -> f32[1, 8, 8, 8] {\n"
                              "  %y = conv_transpose(%x, %w, strides=[2, 2])\n  return %y\n}\n";
     static float x[18], w[256], want[512], y[512];
@@ -187,6 +191,7 @@ static void teach(fusor_context *ctx, double cpu_ns, double gpu_ns) {
 }
 
 Test(device_auto, small_lazy_tensors_are_the_cpus) {
+    ONLY_ON_THE_FAKE_DRIVER();
     fusor_context *ctx = device_context("auto");
     float x[3] = {1, 2, 3}, y[3];
     fusor_tensor t = fusor_mul(fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(3)), 2);
@@ -198,6 +203,7 @@ Test(device_auto, small_lazy_tensors_are_the_cpus) {
 }
 
 Test(device_auto, lazy_tensors_run_where_their_data_is) {
+    ONLY_ON_THE_FAKE_DRIVER();
     fusor_context *ctx = device_context("auto");
     fill_many();
     fusor_tensor d = fusor_keep(fusor_to_device(fusor_wrap_const(ctx, many, FUSOR_F32, FUSOR_SHAPE(MANY))));
@@ -248,6 +254,7 @@ Test(device_auto, histories_decide_for_lazy_tensors) {
 }
 
 Test(device_auto, data_that_is_read_often_moves_once) {
+    ONLY_ON_THE_FAKE_DRIVER();
     fusor_context *ctx = device_context("auto");
     fill_many();
     fusor_tensor x = fusor_wrap_const(ctx, many, FUSOR_F32, FUSOR_SHAPE(MANY)), t = fusor_keep(fusor_mul(x, 3)), u;
@@ -322,6 +329,7 @@ Test(device_auto, assignments_and_shown_memory) {
 }
 
 Test(device_auto, a_full_device_leaves_lazy_tensors_to_the_cpu) {
+    ONLY_ON_THE_FAKE_DRIVER();
     (void)setenv("FAKECUDA_MEMORY", "2000000", 1);
     fusor_context *ctx = device_context("auto");
     fill_many();

@@ -106,6 +106,7 @@ static void check_sets(const char *text, const char *ranks, int n_out, long laun
 }
 
 Test(device_each, sets_are_one_launch) {
+    ONLY_ON_THE_FAKE_DRIVER();
     if (!begin()) return;
     check_sets(adam, "11110", 3, 1);
     check_sets(softmax, "2", 1, 1);
@@ -124,6 +125,7 @@ static const char model[] =
         ADAM("c") "return %qa, %ma2, %va2, %qb, %mb2, %vb2, %qc, %mc2, %vc2 }";
 
 Test(device_each, steps_of_a_plan_are_one_launch) {
+    ONLY_ON_THE_FAKE_DRIVER();
     enum { N = 300, M = 7 };
     fusor_buffer all[13], own[5], none[9] = {{0}}, single[3][4];
     if (!begin()) return;
@@ -162,6 +164,7 @@ Test(device_each, steps_of_a_plan_are_one_launch) {
 
 /* The same kernel three times, each on the result of the one before; and on results side by side. */
 Test(device_each, what_depends_on_each_other_stays_apart) {
+    ONLY_ON_THE_FAKE_DRIVER();
     static const char chain[] = "func @f(%x: f32[M, N]) -> f32[N, M] { %a = transpose(%x) %b = softmax(%a, axis=1) "
                                 "%c = transpose(%b) %d = softmax(%c, axis=1) %e = transpose(%d) return %e }";
     static const char beside[] =

@@ -36,6 +36,7 @@ static void launches_only(const long *before, const long *after, int launches) {
 }
 
 Test(device_exec, a_repeated_call_puts_launches_on_the_queue_and_nothing_else) {
+    ONLY_ON_THE_FAKE_DRIVER();
     long before[N_FAKE_FUNCTIONS], after[N_FAKE_FUNCTIONS];
     if (!begin()) return;
     rt_exec *x = compile(two_products);
@@ -71,6 +72,7 @@ static long copies(const char *direction) {
 }
 
 Test(device_exec, only_what_has_to_be_is_copied) {
+    ONLY_ON_THE_FAKE_DRIVER();
     float a[64] = {0}, y[64], s[8];
     if (!begin()) return;
     rt_exec *x = compile(two_products);
@@ -107,6 +109,7 @@ Test(device_exec, only_what_has_to_be_is_copied) {
 }
 
 Test(device_exec, a_bound_parameter_has_one_copy_on_the_device) {
+    ONLY_ON_THE_FAKE_DRIVER();
     float a[64], b[64], c[64], y[64], s[8], want[64], sums[8];
     if (!begin()) return;
     for (int i = 0; i < 64; i++) a[i] = (float)(i % 5), b[i] = (float)(i % 7), c[i] = (float)(i % 3);
@@ -223,6 +226,7 @@ Test(device_exec, what_is_refused) {
 }
 
 Test(device_exec, buffers_of_another_device) {
+    ONLY_ON_THE_FAKE_DRIVER();
     float a[64], y[64], z[64];
     setenv("FAKECUDA_DEVICES", "2", 1);
     if (!begin()) return;
@@ -422,6 +426,7 @@ Test(device_exec, peak_bytes_are_the_device_s) {
 }
 
 Test(device_exec, too_little_memory_is_an_error_and_no_end) {
+    ONLY_ON_THE_FAKE_DRIVER();
     enum { SIDE = 1024 };
     setenv("FAKECUDA_MEMORY", "6291456", 1);
     if (!begin()) return;
@@ -443,6 +448,7 @@ Test(device_exec, too_little_memory_is_an_error_and_no_end) {
 }
 
 Test(device_exec, a_dead_context_fails_each_call) {
+    ONLY_ON_THE_FAKE_DRIVER();
     setenv("FAKECUDA_FAIL", "cuLaunchKernel:3=700", 1);
     if (!begin()) return;
     rt_exec *x = compile("func @f(%a: f32[M, N]) -> f32[M, N] { %b = exp(%a) return %b }");

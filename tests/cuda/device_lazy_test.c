@@ -12,6 +12,7 @@ static void release(void *user) {
 }
 
 Test(device_lazy, results_stay_on_the_device) {
+    ONLY_ON_THE_FAKE_DRIVER();
     fusor_context *ctx = device_context("cuda");
     float x[4] = {1, -2, 3, -4}, y[4];
     fusor_buffer b = {0};
@@ -33,6 +34,7 @@ Test(device_lazy, results_stay_on_the_device) {
 }
 
 Test(device_lazy, wrapped_memory_goes_there_once_an_evaluation) {
+    ONLY_ON_THE_FAKE_DRIVER();
     fusor_context *ctx = device_context("cuda");
     float x[4] = {1, 2, 3, 4}, y[4];
     fusor_tensor X = fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(4)), D = fusor_to_device(X);
@@ -56,6 +58,7 @@ Test(device_lazy, wrapped_memory_goes_there_once_an_evaluation) {
 }
 
 Test(device_lazy, scalars_go_there_together) {
+    ONLY_ON_THE_FAKE_DRIVER();
     fusor_context *ctx = device_context("cuda");
     float x[4] = {1, 2, 3, 4}, small[2] = {10, 20}, y[4];
     static float large[2000];
@@ -119,6 +122,7 @@ Test(device_lazy, assignments_reach_memory_of_the_cpu) {
 }
 
 Test(device_lazy, assignments_to_memory_of_the_device_are_done_there) {
+    ONLY_ON_THE_FAKE_DRIVER();
     fusor_context *ctx = device_context("cuda");
     float p[3] = {1, 2, 3}, old[3], want[3] = {1024, 2048, 3072};
     fusor_buffer host = HOST(p, FUSOR_F32, 3), d = there(ctx, &host);
@@ -145,6 +149,7 @@ Test(device_lazy, assignments_to_memory_of_the_device_are_done_there) {
 }
 
 Test(device_lazy, memory_is_given_back) {
+    ONLY_ON_THE_FAKE_DRIVER();
     fusor_context *ctx = device_context("cuda");
     enum { N = 1000 };
     static float x[N];
@@ -199,6 +204,7 @@ static void count_delete(DLManagedTensor *self) {
 }
 
 Test(device_lazy, dlpack) {
+    ONLY_ON_THE_FAKE_DRIVER();
     fusor_context *ctx = device_context("cuda");
     float x[4] = {1, 2, 3, 4}, y[4];
     fusor_buffer host = HOST(x, FUSOR_F32, 4), d = there(ctx, &host);

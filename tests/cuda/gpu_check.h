@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef GPU_CHECK_H
 #define GPU_CHECK_H
-/* check() of the differential test (../diff/ops_test.c) with GPU kernels, run by the interpreter, for tests that have
- * programs of their own. A test includes this once. */
+/* check() of the differential test (../diff/ops_test.c) with GPU kernels (gpu_run.h), for tests that have programs of
+ * their own. A test includes this once. */
 #include "ir/target.h"
 #include "gpu_run.h"
 
@@ -11,10 +11,11 @@ static int gpu_fusions = 1; /* 2: fused, and not */
 static bool gpu_is_fast;
 static bool choose_target(int i, uint32_t levels, const char *text, ir_target *out) {
     (void)i, (void)levels, (void)text;
-    *out = (ir_target){gpu_level, 0};
+    *out = (ir_target){gpu_level_for(gpu_level), 0};
     return true;
 }
-#define LAUNCH                gpu_launch
+#define LAUNCH                GPU_LAUNCH
+#define QUEUE                 GPU_QUEUE
 #define N_TARGETS             1
 #define IS_FOR_US(size)       true
 #define IS_TYPE_FOR_US(op, t) true
@@ -23,4 +24,20 @@ static bool choose_target(int i, uint32_t levels, const char *text, ir_target *o
 #define HAS_OWN_PROGRAMS
 #pragma GCC diagnostic ignored "-Wunused-function" /* generators of other operators */
 #include "../diff/ops_test.c"
+
+/* A test of N numbers: GPU_TESTS(suite, name, N) { of *number }. Each is a process of its own in the interpreter; on a
+ * device, where a process costs half a second for its context, a few processes do all. */
+static int gpu_processes(int n) { return gpu_is_on_device() && n > GPU_DEVICE_PROCESSES ? GPU_DEVICE_PROCESSES : n; }
+static struct criterion_test_params gpu_numbers(int n) {
+    static int numbers[1000];
+    for (int i = 0; i < n; i++) numbers[i] = i;
+    return cr_make_param_array(int, numbers, (size_t)gpu_processes(n));
+}
+#define GPU_TESTS(SUITE, NAME, N)                                                                                      \
+    static void NAME##_of(const int *number);                                                                          \
+    ParameterizedTestParameters(SUITE, NAME) { return gpu_numbers((int)(N)); }                                         \
+    ParameterizedTest(int *first, SUITE, NAME, .timeout = 1500) {                                                      \
+        for (int i = *first; i < (int)(N); i += gpu_processes((int)(N))) NAME##_of(&i);                                \
+    }                                                                                                                  \
+    static void NAME##_of(const int *number)
 #endif

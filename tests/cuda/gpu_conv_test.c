@@ -54,13 +54,7 @@ enum { N_CASES = sizeof cases / sizeof *cases };
 static const ir_dtype types[] = {FUSOR_F32, FUSOR_BF16, FUSOR_F16, FUSOR_F64};
 enum { N_TYPES = sizeof types / sizeof *types };
 
-ParameterizedTestParameters(gpu_conv, agrees_with_the_reference) {
-    static int numbers[N_TYPES * N_CASES];
-    for (int i = 0; i < N_TYPES * N_CASES; i++) numbers[i] = i;
-    return cr_make_param_array(int, numbers, N_TYPES *N_CASES);
-}
-
-ParameterizedTest(int *number, gpu_conv, agrees_with_the_reference, .timeout = 600) {
+GPU_TESTS(gpu_conv, agrees_with_the_reference, N_TYPES *N_CASES) {
     const int i = *number / N_TYPES, type = *number % N_TYPES;
     if (type > 1 && (i + type) % 3) return; /* of other types a third of the cases */
     if (!begin()) return;
@@ -75,15 +69,10 @@ ParameterizedTest(int *number, gpu_conv, agrees_with_the_reference, .timeout = 6
 
 /* Each tile, whatever the sizes ask for: by fma; by tensor cores, those of wgmma too; in the fast tier. */
 enum { FMA = IR_GPU_FMA_TILES, ALL = FMA + 2 * IR_GPU_MMA_TILES };
-ParameterizedTestParameters(gpu_conv, tiles_agree) {
-    static int numbers[ALL];
-    for (int i = 0; i < ALL; i++) numbers[i] = i;
-    return cr_make_param_array(int, numbers, ALL);
-}
-
-ParameterizedTest(int *number, gpu_conv, tiles_agree, .timeout = 600) {
+GPU_TESTS(gpu_conv, tiles_agree, ALL) {
     static const int chosen[] = {0, 1, 2, 5, 6};
     ir_dtype t = FUSOR_F32;
+    gpu_is_fast = false;
     if (!begin()) return;
     if (*number < FMA) {
         gpu_fma_tile = *number;
@@ -100,19 +89,14 @@ ParameterizedTest(int *number, gpu_conv, tiles_agree, .timeout = 600) {
 }
 
 /* Whole tiles: as many instructions of tensor cores as there are products, and no conflicts. */
-ParameterizedTestParameters(gpu_conv, has_no_conflicts) {
-    static int numbers[IR_GPU_MMA_TILES - 1]; /* but for the first, which gathers nothing */
-    for (int i = 0; i < IR_GPU_MMA_TILES - 1; i++) numbers[i] = i + 1;
-    return cr_make_param_array(int, numbers, IR_GPU_MMA_TILES - 1);
-}
-
-ParameterizedTest(int *number, gpu_conv, has_no_conflicts, .timeout = 600) {
-    const ir_gpu_mma_tile *t = &ir_gpu_mma_tiles[*number];
+GPU_TESTS(gpu_conv, has_no_conflicts, IR_GPU_MMA_TILES - 1 /* but for the first, which gathers nothing */) {
+    const int tile = *number + 1;
+    const ir_gpu_mma_tile *t = &ir_gpu_mma_tiles[tile];
     const uint64_t rows = (uint64_t)t->rows, columns = (uint64_t)t->columns, k = 16 * 3 * 3;
     ptx_counts counts = {0};
     char program[200];
     if (!begin()) return;
-    gpu_tile = *number;
+    gpu_tile = tile;
     snprintf(program, sizeof program,
              "(%%x: T[1, 16, A, B], %%w: T[%d, 16, 3, 3]) -> T[1, %d, ?, ?] { %%y = conv(%%x, %%w) return %%y }",
              t->rows, t->rows);
@@ -121,6 +105,7 @@ ParameterizedTest(int *number, gpu_conv, has_no_conflicts, .timeout = 600) {
     check(typed(program, FUSOR_BF16), (domain){-3, 3, SPECIAL_NONE, false}, (int64_t[4]){2 + t->columns / 16, 18, 1, 1},
           one_thread, false, 1);
     gpu_counts = NULL;
+    if (gpu_is_on_device()) return;
     const uint64_t piece = (uint64_t)t->k_bytes / 2, pieces = (k + piece - 1) / piece * piece;
     if (ir_gpu_mma_is_wgmma(gpu_tile)) cr_expect_eq(counts.wgmma, 4 * rows * columns * pieces / (64 * columns * 16));
     else cr_expect_eq(counts.mma, rows * columns * pieces / (16 * 8 * 16), "%llu", (unsigned long long)counts.mma);

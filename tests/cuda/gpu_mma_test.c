@@ -49,13 +49,7 @@ static const int64_t sizes[][4] = {{1, 1, 1, 1},     {3, 7, 2, 2},      {16, 16,
                                    {129, 96, 16, 1}, {200, 1048, 5, 1}, {0, 3, 20, 2},      {3, 0, 20, 2},
                                    {40, 30, 0, 1},   {128, 40, 130, 2}};
 
-ParameterizedTestParameters(gpu_mma, agrees_with_the_reference) {
-    static int numbers[N_TYPES * (sizeof layouts / sizeof *layouts)];
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) numbers[i] = (int)i;
-    return cr_make_param_array(int, numbers, sizeof numbers / sizeof *numbers);
-}
-
-ParameterizedTest(int *number, gpu_mma, agrees_with_the_reference, .timeout = 600) {
+GPU_TESTS(gpu_mma, agrees_with_the_reference, N_TYPES *(sizeof layouts / sizeof *layouts)) {
     int type = *number % N_TYPES, layout = *number / N_TYPES;
     char text[400];
     if (!begin()) return;
@@ -85,13 +79,7 @@ static const char *const fused[] = {
     "transpose_a=true) return %r }",
 };
 
-ParameterizedTestParameters(gpu_mma, fuses) {
-    static int numbers[FLOATS * (sizeof fused / sizeof *fused)];
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) numbers[i] = (int)i;
-    return cr_make_param_array(int, numbers, sizeof numbers / sizeof *numbers);
-}
-
-ParameterizedTest(int *number, gpu_mma, fuses, .timeout = 600) {
+GPU_TESTS(gpu_mma, fuses, FLOATS *(sizeof fused / sizeof *fused)) {
     static const int64_t at[][4] = {{3, 7, 2, 1}, {64, 64, 64, 1}, {33, 80, 68, 1}, {8, 600, 40, 1}, {70, 24, 9, 1}};
     char text[500];
     if (!begin()) return;
@@ -105,13 +93,7 @@ ParameterizedTest(int *number, gpu_mma, fuses, .timeout = 600) {
 
 /* Aligned operands: products by the instruction, as many as the tiles have; every byte of the operands read once for
  * each tile of the other; no conflicts. */
-ParameterizedTestParameters(gpu_mma, has_no_conflicts) {
-    static int numbers[4 * 4];
-    for (int i = 0; i < 16; i++) numbers[i] = i;
-    return cr_make_param_array(int, numbers, 16);
-}
-
-ParameterizedTest(int *number, gpu_mma, has_no_conflicts, .timeout = 600) {
+GPU_TESTS(gpu_mma, has_no_conflicts, 4 * 4) {
     static const int64_t of_tile[][4] = {{1024, 64, 2048, 1}, {64, 128, 64, 1}, {16, 128, 128, 1}, {128, 128, 16, 1}};
     const int64_t *s = of_tile[*number % 4];
     ptx_counts counts = {0};
@@ -121,6 +103,7 @@ ParameterizedTest(int *number, gpu_mma, has_no_conflicts, .timeout = 600) {
     gpu_counts = &counts;
     check(text, (domain){-4, 4, SPECIAL_NONE, false}, s, one_thread, false, 1);
     gpu_counts = NULL;
+    if (gpu_is_on_device()) return;
     const uint64_t m = (uint64_t)s[0], k = (uint64_t)s[1], n = (uint64_t)s[2], products = m * k * n;
     const uint64_t tiles_m = m > 128 ? m / 128 : 1, tiles_n = n > 128 ? n / 128 : 1;
     cr_expect_eq(counts.mma, products / (16 * 8 * 16), "%llu instructions for %llu products",
@@ -140,13 +123,7 @@ static void choose_large(int number) {
     gpu_level = number ? IR_LEVEL_SM90A : IR_LEVEL_SM80;
 }
 
-ParameterizedTestParameters(gpu_mma, large_tiles_agree) {
-    static int numbers[N_LARGE * FLOATS * (sizeof layouts + sizeof fused) / sizeof *layouts];
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) numbers[i] = (int)i;
-    return cr_make_param_array(int, numbers, sizeof numbers / sizeof *numbers);
-}
-
-ParameterizedTest(int *number, gpu_mma, large_tiles_agree, .timeout = 600) {
+GPU_TESTS(gpu_mma, large_tiles_agree, N_LARGE *FLOATS *(sizeof layouts + sizeof fused) / sizeof *layouts) {
     static const int64_t at[][4] = {
         {64, 64, 72, 1}, {136, 200, 264, 1}, {131, 72, 300, 2}, {33, 9, 17, 2}, {16, 1040, 24, 1}};
     const int type = *number / N_LARGE % FLOATS, program = *number / N_LARGE / FLOATS,
@@ -163,13 +140,7 @@ ParameterizedTest(int *number, gpu_mma, large_tiles_agree, .timeout = 600) {
 }
 
 /* Parts of k, of large tiles, by instructions of the size that each has. */
-ParameterizedTestParameters(gpu_mma, large_tiles_have_no_conflicts) {
-    static int numbers[N_LARGE * 5];
-    for (int i = 0; i < N_LARGE * 5; i++) numbers[i] = i;
-    return cr_make_param_array(int, numbers, N_LARGE * 5);
-}
-
-ParameterizedTest(int *number, gpu_mma, large_tiles_have_no_conflicts, .timeout = 600) {
+GPU_TESTS(gpu_mma, large_tiles_have_no_conflicts, N_LARGE * 5) {
     static const uint64_t m = 128, k = 256, n = 256;
     ptx_counts counts = {0};
     char text[400];
@@ -180,6 +151,7 @@ ParameterizedTest(int *number, gpu_mma, large_tiles_have_no_conflicts, .timeout 
     gpu_counts = &counts;
     check(text, (domain){-4, 4, SPECIAL_NONE, false}, (int64_t[4]){m, k, n, 1}, one_thread, false, 1);
     gpu_counts = NULL;
+    if (gpu_is_on_device()) return;
     const uint64_t columns = *number % N_LARGE == 2 ? 256 : 128;
     if (*number % N_LARGE == 0) cr_expect_eq(counts.mma, m * n * k / (16 * 8 * 16));
     else cr_expect_eq(counts.wgmma, 4 * m * n * k / (64 * columns * 16)); /* by four warps each */
@@ -190,14 +162,19 @@ ParameterizedTest(int *number, gpu_mma, large_tiles_have_no_conflicts, .timeout 
     rt_cache_close(cache);
 }
 
-/* ---- tf32, in the fast tier alone ---- */
-ParameterizedTestParameters(gpu_mma, tf32_is_within_its_bound) {
-    static int numbers[2 * sizeof layouts / sizeof *layouts];
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) numbers[i] = (int)i;
-    return cr_make_param_array(int, numbers, sizeof numbers / sizeof *numbers);
+/* Results with enough of the large tiles that sizes alone ask for them: more than an interpreter does in its time. */
+GPU_TESTS(gpu_mma, large_results_agree, FLOATS * 4) {
+    static const int64_t at[][4] = {{1920, 64, 2048, 1}, {1931, 72, 2100, 1}, {1024, 200, 2056, 1}};
+    char text[400];
+    if (!gpu_is_on_device()) cr_skip_test("no device: bench/gpu/run.sh runs it on one");
+    if (!begin()) return;
+    write_program(text, layouts[*number / FLOATS], types[*number % FLOATS].t, types[*number % FLOATS].t);
+    for (int k = 0; k < 3; k++) check(text, (domain){-4, 4, SPECIAL_NONE, false}, at[k], one_thread, false, 1);
+    rt_cache_close(cache);
 }
 
-ParameterizedTest(int *number, gpu_mma, tf32_is_within_its_bound, .timeout = 600) {
+/* ---- tf32, in the fast tier alone ---- */
+GPU_TESTS(gpu_mma, tf32_is_within_its_bound, 2 * sizeof layouts / sizeof *layouts) {
     static const int64_t at[][4] = {
         {64, 64, 72, 1}, {33, 9, 18, 2}, {7, 300, 40, 1}, {40, 68, 12, 1}, {130, 36, 24, 1}};
     ptx_counts counts = {0};
@@ -210,6 +187,7 @@ ParameterizedTest(int *number, gpu_mma, tf32_is_within_its_bound, .timeout = 600
         gpu_counts = k ? NULL : &counts;
         check(text, (domain){-4, 4, SPECIAL_NONE, false}, at[k], one_thread, k == 2, 1);
     }
+    if (gpu_is_on_device()) return;
     cr_expect_gt(counts.mma, 0, "%s has no instruction of tensor cores", text);
     cr_expect_eq(counts.worst_ways, 1, "%s: %d ways at line %d of the PTX", text, counts.worst_ways, counts.worst_line);
     gpu_is_fast = false;

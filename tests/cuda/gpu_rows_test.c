@@ -39,13 +39,7 @@ static void write_program(char *to, const char *from, const char *type, const ch
     }
 }
 
-ParameterizedTestParameters(gpu_rows, agree_with_the_reference) {
-    static int numbers[N_PROGRAMS * N_TYPES];
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) numbers[i] = (int)i;
-    return cr_make_param_array(int, numbers, sizeof numbers / sizeof *numbers);
-}
-
-ParameterizedTest(int *number, gpu_rows, agree_with_the_reference) {
+GPU_TESTS(gpu_rows, agree_with_the_reference, N_PROGRAMS *N_TYPES) {
     static const int threads[] = {1, 0};
     char text[400];
     ir_dtype t = types[*number % N_TYPES];
@@ -65,9 +59,13 @@ static void fill_all(float *x, int64_t n) {
     for (int64_t i = 0; i < n; i++) x[i] = (float)(mix((uint64_t)i) >> 40) / (1 << 20) - 8;
 }
 
+static setup gpu_setup(void) {
+    return (setup){.level = gpu_level_for(IR_LEVEL_SM80), .n_threads = 1, .launch = GPU_LAUNCH, .queue = GPU_QUEUE};
+}
+
 /* Rows x length numbers in, as many or one a row out; *bits: how many are out. */
 static float *result_of(const char *text, int64_t rows, int64_t length, bool is_row) {
-    rt_exec *x = build(&error, cache, text, (setup){.level = IR_LEVEL_SM80, .n_threads = 1, .launch = gpu_launch});
+    rt_exec *x = build(&error, cache, text, gpu_setup());
     cr_assert(x, "%s: %s", text, error.text);
     float *in = malloc((size_t)(rows * length) * 4 + 16), *out = calloc((size_t)(rows * length) + 4, 4);
     fill_all(in, rows * length);
@@ -129,8 +127,7 @@ Test(gpu_rows, are_one_launch_each) {
         if (i < 5) {
             free(result_of(text, c->rows, c->length, c->is_row));
         } else {
-            rt_exec *x =
-                build(&error, cache, text, (setup){.level = IR_LEVEL_SM80, .n_threads = 1, .launch = gpu_launch});
+            rt_exec *x = build(&error, cache, text, gpu_setup());
             cr_assert(x, "%s: %s", text, error.text);
             float *in = calloc((size_t)(c->rows * c->length), 4), *out = calloc((size_t)c->length, 4);
             fusor_buffer bi = {.dtype = FUSOR_F32, .rank = 2, .shape = {c->rows, c->length}, .data = in};
@@ -140,6 +137,7 @@ Test(gpu_rows, are_one_launch_each) {
             free(in);
             free(out);
         }
-        cr_assert_eq(gpu_launches, c->launches, "%s: %d launches, not %d", text, gpu_launches, c->launches);
+        if (!gpu_is_on_device())
+            cr_assert_eq(gpu_launches, c->launches, "%s: %d launches, not %d", text, gpu_launches, c->launches);
     }
 }

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef GPU_RUN_H
 #define GPU_RUN_H
-/* A launch function for rt_exec_options that runs kernels as PTX in the interpreter, on the caller's memory. Each
- * description is compiled once. Where ptxas is present, every kernel is assembled too. A test includes this once. */
+/* Where kernels for a GPU run in a test: GPU_LAUNCH and GPU_QUEUE, of rt_exec_options.
+ *
+ * gpu_launch runs them as PTX in the interpreter, on the caller's memory. Each description is compiled once.
+ *
+ * With FUSOR_TEST_DEVICE=1 (bench/gpu/run.sh) they run on the first device of the machine's driver by the executor's
+ * queue: for its target, with the tiles that sizes ask for, and nothing is counted. A test includes this once. */
+#include "device_place.h"
 #include "ptx.h"
 #include "ir/codegen_api.h"
 #include "ir/gpu.h"
@@ -25,6 +30,24 @@ static ptx_counts *gpu_counts; /* where a test wants them */
 static int gpu_tile = -1;      /* of tensor cores, whatever the sizes ask for; where a kernel has it */
 static uint32_t
     gpu_most_blocks; /* not 0: along each dim of a grid at most. Kernels whose blocks go on from where the grid ends bear it */
+
+enum { GPU_DEVICE_PROCESSES = 3 };
+static bool gpu_is_on_device(void) { return getenv("FUSOR_TEST_DEVICE") != NULL; }
+
+/* The device's; NULL: the interpreter. One a process: Criterion forks before a test. */
+static rt_queue *gpu_queue(void) {
+    static rt_queue *q;
+    static fu_error e;
+    if (!gpu_is_on_device() || q) return q;
+    q = place_queue(&e, 0);
+    place_must(q ? FUSOR_OK : e.status, &e);
+    return q;
+}
+
+/* That is generated code for: the device's own, where there is one. */
+static ir_level gpu_level_for(ir_level interpreted) {
+    return gpu_is_on_device() ? rt_device_get_info(rt_queue_device(gpu_queue()))->target.level : interpreted;
+}
 
 static void *gpu_allocate(void *user, size_t bytes) {
     (void)user;
@@ -130,4 +153,6 @@ static fusor_status gpu_launch(void *user, fu_error *e, const ir_kernel *k, cons
     free(words);
     return status;
 }
+#define GPU_LAUNCH (gpu_is_on_device() ? NULL : gpu_launch)
+#define GPU_QUEUE  gpu_queue()
 #endif

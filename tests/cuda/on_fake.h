@@ -29,7 +29,13 @@ static inline void on_fake(const char *name, ...) {
 /* The driver that the environment names (a machine's: bench/gpu/run.sh), else the fake one. */
 static inline void on_driver(void) { setenv("FUSOR_CUDA_LIB", on_fake_path(), 0); }
 
-/* Once the driver is loaded. bench/gpu/run.sh knows these words: such a test needs the fake driver. */
+/* Begins a test of what a machine's driver cannot be asked: counts, faults, a device that is full, several devices. */
+#define ONLY_ON_THE_FAKE_DRIVER()                                                                                      \
+    do {                                                                                                               \
+        if (getenv("FUSOR_TEST_DEVICE")) cr_skip_test("needs the fake driver");                                        \
+    } while (0)
+
+/* Once the driver is loaded. */
 static inline void *on_fake_symbol(const char *function) {
     void *library = dlopen(getenv("FUSOR_CUDA_LIB"), RTLD_NOW | RTLD_NOLOAD);
     void *symbol = library ? dlsym(library, function) : NULL;

@@ -144,6 +144,10 @@ static bool choose_target(int i, uint32_t levels, const char *text, ir_target *o
 }
 #endif
 
+#ifndef N_PROCESSES /* at most */
+#define N_PROCESSES IR_OP_COUNT
+#endif
+
 static UNUSED bool is_of_rows; /* a program of the rows of ops.def, not of a test of its own */
 #ifdef __SANITIZE_ADDRESS__
 #ifndef WATCHED_ONE_IN
@@ -1490,11 +1494,18 @@ ParameterizedTestParameters(ops, agree_with_the_reference) {
     const char *only = getenv("FUSOR_TEST_OPS"); /* names of operators, for a look at a few */
     for (int op = IR_OP_RESULT + 1; op < IR_OP_COUNT; op++)
         if (!only || strstr(only, ir_ops[op].name)) rows[n++] = op;
-    return cr_make_param_array(int, rows, n);
+    return cr_make_param_array(int, rows, n < N_PROCESSES ? n : N_PROCESSES);
 }
 
+static void row_agrees(ir_op op);
+
+/* A process an operator, or N_PROCESSES of them, with every so many-th one each. */
 ParameterizedTest(int *row_number, ops, agree_with_the_reference, .timeout = 1500) {
-    ir_op op = (ir_op)*row_number;
+    for (int op = *row_number; op < IR_OP_COUNT; op += N_PROCESSES < IR_OP_COUNT ? N_PROCESSES : IR_OP_COUNT)
+        row_agrees((ir_op)op);
+}
+
+static void row_agrees(ir_op op) {
     const ir_op_info *info = &ir_ops[op];
     if (!begin()) return;
     is_of_rows = true;
