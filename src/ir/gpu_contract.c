@@ -15,6 +15,7 @@ const ir_gpu_fma_tile ir_gpu_fma_tiles[IR_GPU_FMA_TILES] = {
 
 enum {
     BLOCKS_WANTED = 264, /* two for each multiprocessor of the largest devices */
+    FEWEST_LARGE = 100,
 };
 
 bool ir_gpu_fma_has(const ir_kernel *k, int tile) {
@@ -42,7 +43,7 @@ static int choose(const ir_kernel *k, int64_t m, int64_t n, int64_t batches, int
      * large one */
     const int64_t large = ir_times(batches, tiles_of(IR_GPU_FMA_LARGE, m, n)),
                   small = ir_times(batches, tiles_of(IR_GPU_FMA_SMALL, m, n));
-    if (ir_times(large, k_blocks) < BLOCKS_WANTED / 2) return IR_GPU_FMA_SMALL;
+    if (ir_times(large, k_blocks) < FEWEST_LARGE) return IR_GPU_FMA_SMALL;
     return ir_times(large, 20) <= ir_times(small, 7) ? IR_GPU_FMA_LARGE : IR_GPU_FMA_SMALL;
 }
 

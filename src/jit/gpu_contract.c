@@ -17,6 +17,9 @@ static LLVMValueRef num(contract *c, int64_t v) { return fma_num(c, v); }
 static LLVMValueRef ceil_div(contract *c, LLVMValueRef x, int64_t by) {
     return LLVMBuildUDiv(c->e->b, em_add(c->e, x, num(c, by - 1)), num(c, by), "");
 }
+static LLVMValueRef smaller_of(contract *c, LLVMValueRef x, LLVMValueRef y) {
+    return em_select(c->e, em_icmp(c->e, LLVMIntSLT, x, y), x, y);
+}
 static LLVMValueRef element(contract *c, LLVMValueRef base, LLVMValueRef i) { return em_gep(c->e, base, c->t_acc, i); }
 static void store(contract *c, LLVMValueRef v, LLVMValueRef at) {
     LLVMSetAlignment(LLVMBuildStore(c->e->b, v, at), ir_dtypes[c->acc].bytes);
@@ -63,29 +66,28 @@ static void load_part(contract *c, LLVMValueRef at, int n, int vec, int lanes, L
 /* acc += the products of a buffer. */
 static void add_products(contract *c, LLVMValueRef *acc, LLVMValueRef buffer) {
     emit *e = c->e;
-    const int unroll = c->t->thread_rows * c->t->thread_columns == FMA_PART_MAX ? 1 : 2; /* by registers */
-    LLVMValueRef a[8], b[8], phi[FMA_PART_MAX], next[FMA_PART_MAX];
+    enum { UNROLLED = 2 }; /* more, and registers do not hold what was fetched: storing it would wait for it */
+    LLVMValueRef a[8], b[8], sum[FMA_PART_MAX];
     LLVMValueRef rows = em_add(e, em_add(e, c->warp_row, em_mul(e, c->lane_y, num(c, row_vec(c)))), buffer);
     LLVMValueRef columns = em_add(e, em_add(e, c->warp_column, em_mul(e, c->lane_x, num(c, column_vec(c)))), buffer);
     rows = element(c, c->shared, rows);
     columns = element(c, c->shared, em_add(e, columns, num(c, c->operand[0].line * c->t->step)));
-    em_loop l = em_for(e, num(c, 0), num(c, c->t->step), num(c, unroll));
-    for (int i = 0; i < count(c); i++) next[i] = phi[i] = em_loop_phi(e, &l, acc[i]);
+    em_loop l = em_for(e, num(c, 0), num(c, c->t->step), num(c, UNROLLED));
+    for (int i = 0; i < count(c); i++) sum[i] = acc[i] = em_loop_phi(e, &l, acc[i]);
     rows = element(c, rows, em_mul(e, l.i, num(c, c->operand[0].line)));
     columns = element(c, columns, em_mul(e, l.i, num(c, c->operand[1].line)));
-    for (int u = 0; u < unroll; u++) {
+    for (int u = 0; u < UNROLLED; u++) {
         load_part(c, element(c, rows, num(c, u * c->operand[0].line)), c->t->thread_rows, row_vec(c), LANES_Y, a);
         load_part(c, element(c, columns, num(c, u * c->operand[1].line)), c->t->thread_columns, column_vec(c), LANES_X,
                   b);
         for (int i = 0; i < count(c); i++) {
             LLVMValueRef p = a[i / c->t->thread_columns], q = b[i % c->t->thread_columns];
-            next[i] = ir_is_float(c->acc) ? em_mad(e, p, q, next[i]) : em_add(e, em_mul(e, p, q), next[i]);
+            sum[i] = ir_is_float(c->acc) ? em_mad(e, p, q, sum[i]) : em_add(e, em_mul(e, p, q), sum[i]);
         }
     }
-    for (int i = 0; i < count(c); i++) em_loop_next(e, phi[i], next[i]);
+    for (int i = 0; i < count(c); i++) em_loop_next(e, acc[i], sum[i]);
     em_end(e, &l);
     gpu_keep_loop(e, &l);
-    for (int i = 0; i < count(c); i++) acc[i] = phi[i];
 }
 
 /* ---- K blocks ---- */
@@ -160,35 +162,46 @@ static void sum_up(contract *c, const block *b, LLVMValueRef *total) {
     emit *e = c->e;
     const int n = count(c);
     LLVMValueRef sum[FMA_PART_MAX], now[FMA_PART_MAX], zero = LLVMConstNull(c->t_acc), step = num(c, c->t->step);
+    LLVMValueRef in_block[FMA_PART_MAX], *place[2 * FMA_LOADS], from[2 * FMA_LOADS], offset[2 * FMA_LOADS];
     em_branch several = em_if(e, b->is_several);
     for (int i = 0; i < n; i++) sum_access(c, i, zero);
     em_endif(e, &several);
     fma_fill_table(c, b->k_begin);
     if (c->table) gpu_barrier(e);
+    fma_begin(c, b->k_begin);
+    const int n_places = fma_places(c, place);
     fma_fetch(c, b->k_begin);
     fma_put(c, num(c, 0), b->k_begin);
     fma_fill_table(c, em_add(e, b->k_begin, step));
     gpu_barrier(e);
-    em_loop l = em_for(e, b->k_begin, b->k_end, step);
-    LLVMValueRef current = em_loop_phi(e, &l, num(c, 0)), other = em_sub(e, num(c, c->buffer), current);
-    for (int i = 0; i < n; i++) now[i] = sum[i] = em_loop_phi(e, &l, zero);
+    em_loop blocks = em_for(e, b->k_begin, b->k_end, num(c, c->k->tile.kb));
+    LLVMValueRef buffer = em_loop_phi(e, &blocks, num(c, 0)),
+                 block_end = smaller_of(c, em_add(e, blocks.i, num(c, c->k->tile.kb)), b->k_end);
+    for (int i = 0; i < n_places; i++) *place[i] = from[i] = em_loop_phi(e, &blocks, *place[i]);
+    for (int i = 0; i < n; i++) sum[i] = em_loop_phi(e, &blocks, zero); /* of the block before */
+    em_loop l = em_for(e, blocks.i, block_end, step);
+    LLVMValueRef current = em_loop_phi(e, &l, buffer), other = em_sub(e, num(c, c->buffer), current);
+    for (int i = 0; i < n; i++) now[i] = in_block[i] = em_loop_phi(e, &l, zero);
+    for (int i = 0; i < n_places; i++) *place[i] = offset[i] = em_loop_phi(e, &l, *place[i]);
     LLVMValueRef next = em_add(e, l.i, step);
     fma_fetch(c, next);
     add_products(c, now, current);
     fma_put(c, other, next);
     fma_fill_table(c, em_add(e, next, step));
     gpu_barrier(e);
-    LLVMValueRef is_end = em_icmp(e, LLVMIntEQ, LLVMBuildURem(e->b, next, num(c, c->k->tile.kb), ""), num(c, 0));
-    is_end = em_and(e, em_or(e, is_end, em_icmp(e, LLVMIntSGE, next, b->k_end)), em_or(e, b->is_split, b->is_several));
-    em_branch end = em_if(e, is_end);
-    keep_sums(c, b, now, next);
-    em_endif(e, &end);
-    /* a sum that was kept begins again; the last one is what the loop leaves */
-    LLVMValueRef is_kept = em_and(e, is_end, em_icmp(e, LLVMIntSLT, next, b->k_end));
-    for (int i = 0; i < n; i++) em_loop_next(e, sum[i], em_select(e, is_kept, zero, now[i]));
+    for (int i = 0; i < n; i++) em_loop_next(e, in_block[i], now[i]);
+    for (int i = 0; i < n_places; i++) em_loop_next(e, offset[i], *place[i]);
     em_loop_next(e, current, other);
     em_end(e, &l);
     gpu_keep_loop(e, &l);
+    em_branch kept = em_if(e, em_or(e, b->is_split, b->is_several));
+    keep_sums(c, b, in_block, block_end);
+    em_endif(e, &kept);
+    for (int i = 0; i < n; i++) em_loop_next(e, sum[i], in_block[i]);
+    for (int i = 0; i < n_places; i++) em_loop_next(e, from[i], offset[i]);
+    em_loop_next(e, buffer, current);
+    em_end(e, &blocks);
+    gpu_keep_loop(e, &blocks);
     several = em_if(e, b->is_several);
     for (int i = 0; i < n; i++) now[i] = add(c, sum_access(c, i, NULL), sum[i]);
     LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
@@ -250,8 +263,13 @@ static void emit_results(contract *c, LLVMValueRef *total) {
 }
 
 /* ---- blocks of threads ---- */
-static LLVMValueRef smaller_of(contract *c, LLVMValueRef x, LLVMValueRef y) {
-    return em_select(c->e, em_icmp(c->e, LLVMIntSLT, x, y), x, y);
+/* Lanes 2 by 8, and so again: of a half of the warp neighbours read the same columns, and every other one the same
+ * rows, so that 16 bytes a lane of either take shared memory two turns (8 by 4 in order: four, of the columns). */
+static void lay_lanes(contract *c) {
+    emit *e = c->e;
+    LLVMValueRef lane = em_and(e, c->thread, num(c, IR_GPU_WARP - 1));
+    c->lane_x = em_and(e, em_lshr(e, lane, 1), num(c, LANES_X - 1));
+    c->lane_y = em_or(e, em_and(e, lane, num(c, 1)), em_and(e, em_lshr(e, lane, 3), num(c, LANES_Y - 2)));
 }
 
 static void emit_tile(contract *c, LLVMValueRef parts) {
@@ -260,8 +278,7 @@ static void emit_tile(contract *c, LLVMValueRef parts) {
     const int kb = c->k->tile.kb, tile = t->rows * t->columns;
     LLVMValueRef batches = c->s.size[IR_GPU_BATCHES], kk = c->s.size[IR_GPU_PRODUCTS], total[FMA_PART_MAX];
     LLVMValueRef warp = em_lshr(e, c->thread, 5);
-    c->lane_x = em_and(e, c->thread, num(c, LANES_X - 1));
-    c->lane_y = em_and(e, em_lshr(e, c->thread, 3), num(c, LANES_Y - 1));
+    lay_lanes(c);
     c->warp_row = em_mul(e, LLVMBuildUDiv(e->b, warp, num(c, t->warps_n), ""), num(c, warp_rows(c)));
     c->warp_column = em_mul(e, em_and(e, warp, num(c, t->warps_n - 1)), num(c, warp_columns(c)));
     fma_lay_out(c);

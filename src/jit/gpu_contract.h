@@ -19,8 +19,8 @@ typedef struct fma_operand {
     LLVMValueRef can;              /* i1: vec elements can be read at once; NULL: never */
     LLVMValueRef first;            /* row of the block */
     LLVMValueRef row, k;           /* of the thread's first element in the tile */
-    LLVMValueRef offset[FMA_LOADS], in_rows[FMA_LOADS]; /* of the places' rows, where `can` */
-    LLVMValueRef value[FMA_LOADS];                      /* what was fetched: vectors */
+    LLVMValueRef offset[FMA_LOADS]; /* of the places' rows, where `can`; of what is fetched next, but of gathers */
+    LLVMValueRef value[FMA_LOADS];  /* what was fetched: vectors */
 } fma_operand;
 
 typedef struct contract {
@@ -55,8 +55,10 @@ static inline LLVMValueRef fma_num(contract *c, int64_t v) { return em_i64s(c->e
 /* Once a variant: how operands are taken. Once a tile: where. */
 void fma_lay_out(contract *c);
 void fma_begin_tile(contract *c);
-/* What can be read as vectors, of the step from k on, into registers; what is past an edge is 0. Then from there to a
- * buffer, with what cannot. */
+/* The first step fetched will be that from k on. */
+void fma_begin(contract *c, LLVMValueRef k);
+/* What can be read as vectors, of the step from k on, into registers, and on to the next step. Then from there to a
+ * buffer, with what cannot; what is past k's end is 0. */
 void fma_fetch(contract *c, LLVMValueRef k);
 void fma_fill_table(contract *c, LLVMValueRef k); /* of the step from k on, for fma_fetch behind the next barrier */
 void fma_put(contract *c, LLVMValueRef buffer, LLVMValueRef k);
@@ -64,4 +66,6 @@ void fma_put(contract *c, LLVMValueRef buffer, LLVMValueRef k);
  * c, where it is used: the caller puts back the c before, whose values are those of the code around. */
 void fma_park(contract *c);
 void fma_unpark(contract *c);
+/* How many offsets the next fetch begins at, and which. */
+int fma_places(contract *c, LLVMValueRef **out);
 #endif

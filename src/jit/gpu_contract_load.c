@@ -102,16 +102,27 @@ static LLVMValueRef can_read_vectors(contract *c, const fma_operand *o) {
 static int row_step(const fma_operand *o) { return o->is_row_fast ? 0 : o->threads / o->of_line; }
 static int k_step(const fma_operand *o) { return o->is_row_fast ? o->threads / o->of_line : 0; }
 
+static int places_of(const fma_operand *o) { return row_step(o) ? o->passes : 1; }
+
 /* Offset of the thread's row (one for each place, where these differ in it), or of row 0 where it is past the edge. */
 static void find_rows(contract *c, fma_operand *o) {
     emit *e = c->e;
     const int buffer = c->k->inst[o->inst].index;
-    for (int p = 0; p < (row_step(o) ? o->passes : 1); p++) {
+    for (int p = 0; p < places_of(o); p++) {
         LLVMValueRef row = em_add(e, em_add(e, c->first[o->axis], o->row), num(c, p * row_step(o)));
-        o->in_rows[p] = em_icmp(e, LLVMIntSLT, row, c->s.size[o->axis]);
-        row = em_mul(e, em_select(e, o->in_rows[p], row, num(c, 0)), e->stride[buffer][o->row_dim]);
+        LLVMValueRef inside = em_icmp(e, LLVMIntSLT, row, c->s.size[o->axis]);
+        row = em_mul(e, em_select(e, inside, row, num(c, 0)), e->stride[buffer][o->row_dim]);
         o->offset[p] = em_add(e, c->batch_off[buffer], row);
     }
+}
+
+static LLVMValueRef is_product(contract *c, LLVMValueRef k) {
+    return em_icmp(c->e, LLVMIntSLT, k, c->s.size[IR_GPU_PRODUCTS]);
+}
+
+/* The first product of a thread's place, of the step from k0 on. */
+static LLVMValueRef place_k(contract *c, const fma_operand *o, LLVMValueRef k0, int place) {
+    return em_add(c->e, k0, em_add(c->e, o->k, num(c, place * k_step(o))));
 }
 
 /* ---- gathers ---- */
@@ -120,8 +131,8 @@ static void find_column(contract *c, fma_operand *o) {
     emit *e = c->e;
     const int buffer = c->k->inst[o->inst].index;
     LLVMValueRef column = em_add(e, c->first[1], o->row);
-    o->in_rows[0] = em_icmp(e, LLVMIntSLT, column, c->s.size[IR_GPU_COLUMNS]);
-    column = em_select(e, o->in_rows[0], column, num(c, 0));
+    LLVMValueRef inside = em_icmp(e, LLVMIntSLT, column, c->s.size[IR_GPU_COLUMNS]);
+    column = em_select(e, inside, column, num(c, 0));
     o->offset[0] = em_add(e, c->batch_off[buffer], gpu_space_offset(e, &c->s, IR_GPU_COLUMNS, buffer, column));
     o->can = em_icmp(e, LLVMIntSGT, c->s.size[IR_GPU_PRODUCTS], num(c, 0));
 }
@@ -154,9 +165,7 @@ static void gather(contract *c, fma_operand *o, LLVMValueRef k0) {
         LLVMValueRef off = LLVMBuildLoad2(e->b, e->t_i32, table_at(c, k0, i), "");
         LLVMSetAlignment(off, 4);
         off = em_add(e, o->offset[0], LLVMBuildSExt(e->b, off, e->t_i64, ""));
-        LLVMValueRef v = em_cast(e, em_load(e, in->index, off, num(c, 1), NULL), in->dtype, c->acc);
-        LLVMValueRef inside = em_icmp(e, LLVMIntSLT, em_add(e, k0, i), c->s.size[IR_GPU_PRODUCTS]);
-        read[p] = em_select(e, em_and(e, inside, o->in_rows[0]), v, LLVMConstNull(c->t_acc));
+        read[p] = em_cast(e, em_load(e, in->index, off, num(c, 1), NULL), in->dtype, c->acc);
     }
     LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
     em_endif(e, &b);
@@ -167,12 +176,19 @@ static void gather(contract *c, fma_operand *o, LLVMValueRef k0) {
     }
 }
 
-static void put_gathered(contract *c, const fma_operand *o, LLVMValueRef to) {
+/* What was read for product k, or 0 where there is no such product. Only here, so that nothing waits for memory before
+ * the products of the step are made. Rows past the edge need no 0: nobody stores their sums. */
+static LLVMValueRef product_or_0(contract *c, LLVMValueRef k, LLVMValueRef v) {
+    return em_select(c->e, is_product(c, k), v, LLVMConstNull(LLVMTypeOf(v)));
+}
+
+static void put_gathered(contract *c, const fma_operand *o, LLVMValueRef to, LLVMValueRef k0) {
     emit *e = c->e;
     to = em_gep(e, to, c->t_acc, em_add(e, em_mul(e, o->k, num(c, o->line)), o->row));
     for (int p = 0; p < o->passes; p++) {
         LLVMValueRef at = em_gep(e, to, c->t_acc, num(c, p * (IR_GPU_THREADS / o->rows) * o->line));
-        LLVMSetAlignment(LLVMBuildStore(e->b, o->value[p], at), ir_dtypes[c->acc].bytes);
+        LLVMValueRef k = em_add(e, em_add(e, k0, o->k), num(c, p * (IR_GPU_THREADS / o->rows)));
+        LLVMSetAlignment(LLVMBuildStore(e->b, product_or_0(c, k, o->value[p]), at), ir_dtypes[c->acc].bytes);
     }
 }
 
@@ -188,32 +204,49 @@ void fma_begin_tile(contract *c) {
     }
 }
 
+static LLVMValueRef k_stride(contract *c, const fma_operand *o) {
+    return c->e->stride[c->k->inst[o->inst].index][c->dim[IR_GPU_PRODUCTS]];
+}
+
+void fma_begin(contract *c, LLVMValueRef k) {
+    emit *e = c->e;
+    for (int i = 0; i < 2; i++) {
+        fma_operand *o = &c->operand[i];
+        if (!o->can || o->is_gathered) continue;
+        LLVMValueRef ahead = em_mul(e, em_add(e, k, o->k), k_stride(c, o));
+        for (int r = 0; r < places_of(o); r++) o->offset[r] = em_add(e, o->offset[r], ahead);
+    }
+}
+
+int fma_places(contract *c, LLVMValueRef **out) {
+    int n = 0;
+    for (int i = 0; i < 2; i++) {
+        fma_operand *o = &c->operand[i];
+        if (!o->can || o->is_gathered) continue;
+        for (int r = 0; r < places_of(o); r++) out[n++] = &o->offset[r];
+    }
+    return n;
+}
+
 static void fetch(contract *c, fma_operand *o, LLVMValueRef k0) {
     emit *e = c->e;
     const ir_kinst *in = &c->k->inst[o->inst];
-    LLVMValueRef read[FMA_LOADS];
     LLVMTypeRef type = LLVMVectorType(c->t_acc, (unsigned)c->vec);
-    em_branch b = em_if(e, o->can);
     for (int p = 0; p < o->passes; p++) {
-        const int r = row_step(o) ? p : 0;
-        LLVMValueRef k = em_add(e, em_add(e, k0, o->k), num(c, p * k_step(o)));
-        LLVMValueRef in_k = em_icmp(e, LLVMIntSLT, k, c->s.size[IR_GPU_PRODUCTS]);
-        k = em_mul(e, em_select(e, in_k, k, num(c, 0)), e->stride[in->index][c->dim[IR_GPU_PRODUCTS]]);
+        LLVMValueRef off = em_add(e, o->offset[row_step(o) ? p : 0], em_mul(e, num(c, p * k_step(o)), k_stride(c, o)));
+        em_branch b = em_if(e, em_and(e, o->can, is_product(c, place_k(c, o, k0, p))));
         e->lanes = c->vec;
         e->is_aligned = true;
-        LLVMValueRef v = em_load(e, in->index, em_add(e, o->offset[r], k), num(c, 1), NULL);
-        v = em_cast(e, v, in->dtype, c->acc);
+        LLVMValueRef v = em_cast(e, em_load(e, in->index, off, num(c, 1), NULL), in->dtype, c->acc);
         e->is_aligned = false;
         e->lanes = 1;
-        read[p] = em_select(e, em_and(e, in_k, o->in_rows[r]), v, LLVMConstNull(type));
-    }
-    LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
-    em_endif(e, &b);
-    for (int p = 0; p < o->passes; p++) {
+        LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
+        em_endif(e, &b);
         o->value[p] = LLVMBuildPhi(e->b, type, "");
-        LLVMAddIncoming(o->value[p], (LLVMValueRef[]){read[p], LLVMGetUndef(type)},
-                        (LLVMBasicBlockRef[]){then, b.other}, 2);
+        LLVMAddIncoming(o->value[p], (LLVMValueRef[]){v, LLVMGetUndef(type)}, (LLVMBasicBlockRef[]){then, b.other}, 2);
     }
+    for (int r = 0; r < places_of(o); r++)
+        o->offset[r] = em_add(e, o->offset[r], em_mul(e, num(c, c->t->step), k_stride(c, o)));
 }
 
 void fma_fetch(contract *c, LLVMValueRef k) {
@@ -221,19 +254,20 @@ void fma_fetch(contract *c, LLVMValueRef k) {
         if (c->operand[i].can) (c->operand[i].is_gathered ? gather : fetch)(c, &c->operand[i], k);
 }
 
-static void put_vectors(contract *c, const fma_operand *o, LLVMValueRef to) {
+static void put_vectors(contract *c, const fma_operand *o, LLVMValueRef to, LLVMValueRef k0) {
     emit *e = c->e;
     em_branch few;
     to = em_gep(e, to, c->t_acc, em_add(e, em_mul(e, o->k, num(c, o->line)), o->row));
     if (o->threads < IR_GPU_THREADS) few = em_if(e, em_icmp(e, LLVMIntSLT, c->thread, num(c, o->threads)));
     for (int p = 0; p < o->passes; p++) {
         LLVMValueRef at = em_gep(e, to, c->t_acc, num(c, p * (k_step(o) * o->line + row_step(o))));
+        LLVMValueRef v = product_or_0(c, place_k(c, o, k0, p), o->value[p]);
         if (o->is_row_fast) {
-            LLVMSetAlignment(LLVMBuildStore(e->b, o->value[p], at), 16);
+            LLVMSetAlignment(LLVMBuildStore(e->b, v, at), 16);
             continue;
         }
         for (int l = 0; l < c->vec; l++) {
-            LLVMValueRef one = LLVMBuildExtractElement(e->b, o->value[p], num(c, l), "");
+            LLVMValueRef one = LLVMBuildExtractElement(e->b, v, num(c, l), "");
             one = LLVMBuildStore(e->b, one, em_gep(e, at, c->t_acc, num(c, l * o->line)));
             LLVMSetAlignment(one, ir_dtypes[c->acc].bytes);
         }
@@ -275,7 +309,7 @@ void fma_put(contract *c, LLVMValueRef buffer, LLVMValueRef k) {
         LLVMValueRef to = em_add(e, buffer, num(c, i ? c->operand[0].line * c->t->step : 0));
         to = em_gep(e, c->shared, c->t_acc, to);
         if (o->is_gathered) {
-            put_gathered(c, o, to);
+            put_gathered(c, o, to, k);
             continue;
         }
         if (!o->can) {
@@ -283,7 +317,7 @@ void fma_put(contract *c, LLVMValueRef buffer, LLVMValueRef k) {
             continue;
         }
         em_branch b = em_if(e, o->can);
-        put_vectors(c, o, to);
+        put_vectors(c, o, to, k);
         em_else(e, &b);
         put_elements(c, o, to, k);
         em_endif(e, &b);

@@ -331,20 +331,37 @@ static void gather(row *w, const gpu_pass *p, red_acc *acc) {
 }
 
 /* ---- sweeps ---- */
-/* Blocks [from, to) of the row. */
+/* How many steps are loaded at once: one access of each thread at a time would wait for memory most of the time. Row
+ * kernels are made for rows that stay in registers, of which this would take some. */
+static int streamed_steps(const row *w, const bool *wanted) {
+    enum { REGISTERS = 48, MOST_INSTS = 24 };
+    const ir_kernel *k = w->w.r->k;
+    int registers = 0;
+    for (int i = 0; i < k->n_insts; i++)
+        if (wanted[i]) registers += LANES * STEPS * (ir_dtypes[k->inst[i].dtype].bytes > 4 ? 2 : 1);
+    return k->kind == IR_KERNEL_REDUCE && registers <= REGISTERS && k->n_insts <= MOST_INSTS ? STEPS : 1;
+}
+
+/* Blocks [from, to) of the row. Steps that are loaded at once are of one block: its length is a multiple of theirs. */
 static void sweep(row *w, const gpu_pass *p, const em_values *of_row, LLVMValueRef from, LLVMValueRef to) {
     red *r = w->w.r;
     emit *e = r->e;
     bool wanted[IR_KERNEL_MAX_INSTS];
-    step *s = FU_NEW(e->arena, step);
+    step s[STEPS];
     for (int i = 0; i < r->k->n_insts; i++) wanted[i] = is_loaded_in(w, i, p->number, false);
+    const int n = streamed_steps(w, wanted);
     em_loop blocks = em_for(e, from, to, em_i64s(e, 1));
     red_enter_block(r, blocks.i);
-    LLVMValueRef lanes = em_i64s(e, LANES);
-    em_loop l = em_for(e, em_add(e, r->begin, em_mul(e, w->w.lane, lanes)), r->end, em_mul(e, w->w.team, lanes));
-    begin_step(w, s, l.i, NULL);
-    load_steps(w, s, 1, wanted);
-    take_step(w, p, of_row, s, false);
+    LLVMValueRef lanes = em_i64s(e, LANES), apart = em_mul(e, w->w.team, lanes);
+    em_loop l = em_for(e, em_add(e, r->begin, em_mul(e, w->w.lane, lanes)), r->end, em_mul(e, apart, em_i64s(e, n)));
+    for (int i = 0; i < n; i++) begin_step(w, &s[i], em_add(e, l.i, em_mul(e, apart, em_i64s(e, i))), NULL);
+    load_steps(w, s, n, wanted);
+    for (int i = 0; i < n; i++) {
+        em_branch in_row;
+        if (i) in_row = em_if(e, s[i].in_row);
+        take_step(w, p, of_row, &s[i], false);
+        if (i) em_endif(e, &in_row);
+    }
     em_end(e, &l);
     red_leave_block(r);
     em_end(e, &blocks);
