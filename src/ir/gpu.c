@@ -217,6 +217,19 @@ void ir_gpu_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     else (ir_kernel_is_column(k) ? plan_columns : plan_rows)(k, size, out);
 }
 
+bool ir_gpu_has_tile(const ir_kernel *k, int tile) {
+    if (!ir_level_is_gpu(k->level) || (k->kind != IR_KERNEL_CONTRACT && k->kind != IR_KERNEL_WINDOW)) return false;
+    if (ir_gpu_is_mma(k)) return tile >= 0 && tile < IR_GPU_MMA_TILES && ir_gpu_mma_has_tile(k, tile);
+    return tile >= 0 && tile < IR_GPU_FMA_TILES && ir_gpu_fma_has(k, tile);
+}
+
+int ir_gpu_only_tile(const ir_kernel *k, const int64_t *size) {
+    ir_gpu_launch l;
+    if (!ir_level_is_gpu(k->level) || (k->kind != IR_KERNEL_CONTRACT && k->kind != IR_KERNEL_WINDOW)) return 0;
+    ir_gpu_plan(k, size, &l);
+    return l.tile == IR_GPU_WINDOW_DIRECT ? 0 : l.tile + 1;
+}
+
 /* ---- many sets of arguments ---- */
 bool ir_gpu_can_each(const ir_kernel *k) {
     return ir_level_is_gpu(k->level) &&

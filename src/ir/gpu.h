@@ -68,12 +68,17 @@ typedef struct ir_gpu_launch {
     uint32_t shared_bytes[2]; /* dynamic shared memory of a block; beyond 48 KB it has to be asked for */
     int64_t
         chunks; /* parts that a reduced row, or the products of a contraction, are cut into; each gives a partial result */
-    int tile;              /* tensor cores: of ir_gpu_mma_tiles */
+    int tile;              /* contract and window: of ir_gpu_mma_tiles or ir_gpu_fma_tiles, or IR_GPU_WINDOW_DIRECT */
     int64_t scratch_bytes; /* of the call, kept between phases */
     int n_counters; /* reduce, cut into parts: one for each row (column form: row and 32 columns); the last part joins them */
 } ir_gpu_launch;
 int ir_gpu_words(const ir_kernel *k);
 void ir_gpu_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out);
+/* Contract and window: is there code for this tile, of the table of its kind (fma, tensor cores)? */
+bool ir_gpu_has_tile(const ir_kernel *k, int tile);
+/* What only_tile is to be where the sizes are known: ptxas takes a fifth of the time for one tile as for all. 0: none,
+ * or the launch is one without tiles. */
+int ir_gpu_only_tile(const ir_kernel *k, const int64_t *size);
 /* The parameter of a phase, but for the counters' address. args: as for a CPU kernel, addresses of the device. */
 void ir_gpu_param(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l, int phase, uint64_t *out);
 

@@ -19,6 +19,7 @@ enum {
 };
 
 bool ir_gpu_fma_has(const ir_kernel *k, int tile) {
+    if (k->only_tile && tile != k->only_tile - 1) return false;
     const ir_gpu_fma_tile *t = &ir_gpu_fma_tiles[tile];
     ir_gpu_space s;
     ir_gpu_space_of(k, &s);
@@ -49,7 +50,8 @@ static int choose(const ir_kernel *k, int64_t m, int64_t n, int64_t batches, int
 
 void ir_gpu_plan_fma(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     const grid_matrices g = grid_matrices_of(k, size);
-    ir_gpu_plan_fma_tile(k, size, choose(k, g.m, g.n, g.batches, ir_ceil_div(g.k, k->tile.kb)), out);
+    const int tile = k->only_tile ? k->only_tile - 1 : choose(k, g.m, g.n, g.batches, ir_ceil_div(g.k, k->tile.kb));
+    ir_gpu_plan_fma_tile(k, size, tile, out);
 }
 
 void ir_gpu_plan_fma_tile(const ir_kernel *k, const int64_t *size, int tile, ir_gpu_launch *out) {

@@ -56,6 +56,7 @@ bool ir_gpu_is_mma(const ir_kernel *k) {
 }
 
 bool ir_gpu_mma_has_tile(const ir_kernel *k, int tile) {
+    if (k->only_tile && tile != k->only_tile - 1) return false;
     if (tile != LARGE && tile != GATHERED && !ir_gpu_mma_is_wgmma(tile)) return true;
     bool has_wgmma =
         ir_levels[k->level].cores == IR_CORES_WGMMA && ir_is_half(k->inst[k->inst[matmul_of(k)].in[0]].dtype);
@@ -136,7 +137,7 @@ static int choose_tile(const ir_kernel *k, const grid_matrices *g) {
 
 void ir_gpu_plan_mma(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     const grid_matrices g = grid_matrices_of(k, size);
-    ir_gpu_plan_mma_tile(k, size, choose_tile(k, &g), out);
+    ir_gpu_plan_mma_tile(k, size, k->only_tile ? k->only_tile - 1 : choose_tile(k, &g), out);
 }
 
 void ir_gpu_plan_mma_tile(const ir_kernel *k, const int64_t *size, int tile, ir_gpu_launch *out) {

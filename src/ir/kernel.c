@@ -269,6 +269,7 @@ void ir_kernel_print(fu_str *o, const ir_kernel *k) {
     if (k->tile.mr) fu_str_addc(o, '\n');
     if (k->is_direct) fu_str_add(o, "form direct\n");
     if (k->is_each) fu_str_add(o, "form each\n");
+    if (k->only_tile) fu_str_addf(o, "form tile %d\n", k->only_tile - 1);
     if (k->is_depthwise) fu_str_add(o, "form depthwise\n");
     if (k->is_by_channel) fu_str_add(o, k->has_whole_channels ? "form channels whole\n" : "form channels\n");
     if (k->has_last) fu_str_add(o, "form last\n");
@@ -444,6 +445,7 @@ static fusor_status read_line(reader *r, char *line, ir_kernel *k) {
     if (strcmp(line, "form last") == 0) return k->has_last = true, FUSOR_OK;
     if (strcmp(line, "form lower") == 0) return k->has_lower = true, FUSOR_OK;
     if (strcmp(line, "form each") == 0) return k->is_each = true, FUSOR_OK;
+    if (sscanf(line, "form tile %d", &k->only_tile) == 1) return k->only_tile++, FUSOR_OK;
     if (sscanf(line, "band %" SCNd64, &k->band_rows) == 1) return FUSOR_OK;
     if (sscanf(line, "tile %d %d %d last %d", &k->tile.mr, &k->tile.nr, &k->tile.kb, &k->last_columns) >= 3)
         return FUSOR_OK;
@@ -622,6 +624,9 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
     if (k->is_each && !ir_gpu_can_each(k))
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a %s kernel for %s has no form for many sets of arguments",
                        ir_kernel_kind_names[k->kind], ir_levels[k->level].name);
+    if (k->only_tile && !ir_gpu_has_tile(k, k->only_tile - 1))
+        return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a %s kernel for %s has no tile %d", ir_kernel_kind_names[k->kind],
+                       ir_levels[k->level].name, k->only_tile - 1);
     if (reductions && k->kind == IR_KERNEL_CONTRACT) FU_TRY(ir_kernel_verify_rows(k, e));
     if (k->kind == IR_KERNEL_SCAN) {
         int last = k->n_dims - 1 - ir_kernel_is_column(k);

@@ -174,6 +174,7 @@ typedef struct ir_kernel {
     ir_kslide slide;
     int64_t band_rows; /* window with a band: rows of y for each row of q; 0: it has none */
     bool is_each;      /* on a GPU: one launch over many sets of arguments (ir/gpu.h) */
+    int only_tile;     /* on a GPU, contract and window: 1 + the one tile that there is code for; 0: all (ir/gpu.h) */
     bool fast_math;
 } ir_kernel;
 

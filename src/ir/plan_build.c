@@ -2,6 +2,7 @@
 /* plan_build.c: one cluster becomes one step: its space, its scalar program (plan_value.c), what it stores, its dims
  * (plan_dims.c). */
 #include "base/small.h"
+#include "ir/gpu.h"
 #include "ir/plan_builder.h"
 
 static ir_step *push_step(planner *p, int c, ir_step st) {
@@ -166,6 +167,14 @@ static bool is_direct_window(const builder *b) {
     return ir_window_is_small(head);
 }
 
+/* On a GPU a contraction whose sizes are known has code for the tile that they ask for alone. */
+static void choose_tile(const planner *p, ir_kernel *k, const ir_step *st) {
+    int64_t size[IR_KERNEL_MAX_DIMS];
+    for (int d = 0; d < k->n_dims; d++)
+        if (!ir_size_is_const(p->g->sizes, st->dim[d], &size[d])) return;
+    k->only_tile = ir_gpu_only_tile(k, size);
+}
+
 static fusor_status build_kernel(planner *p, int c) {
     cluster *cl = &p->clusters.at[c];
     builder b = {.p = p, .c = c, .tail = cl->tail, .k = FU_NEW(p->arena, ir_kernel), .space = cl->rank};
@@ -277,6 +286,7 @@ static fusor_status build_kernel(planner *p, int c) {
         ir_size_is_const(p->g->sizes, st.dim[b.k->n_dims - 2], &columns);
         b.k->last_columns = ir_kernel_last_columns(b.k, columns);
     }
+    choose_tile(p, b.k, &st);
     FU_TRY(ir_kernel_verify(b.k, p->error));
     if (scatter) FU_TRY(copy_operand(&b, scatter));
     push_step(p, c, st);

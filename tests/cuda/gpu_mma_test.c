@@ -173,6 +173,45 @@ GPU_TESTS(gpu_mma, large_results_agree, FLOATS * 4) {
     rt_cache_close(cache);
 }
 
+/* ---- sizes that the program knows: code for one tile, which the sizes ask for ---- */
+static const struct {
+    const char *text;
+    ir_level level;
+    int tile;
+} known[] = {
+    {"func @f(%x: f32[40, 256, 24], %y: f32[24, 256]) -> f32[40, 256, 256] { %r = matmul(%x, %y) return %r }",
+     IR_LEVEL_SM80, IR_GPU_FMA_LARGE},
+    {"func @f(%x: f32[70, 1100], %y: f32[1100, 90]) -> f32[70, 90] { %r = matmul(%x, %y) return %r }", IR_LEVEL_SM80,
+     IR_GPU_FMA_SMALL},
+    {"func @f(%x: f32[9, 70], %y: f32[70, 300]) -> f32[9, 300] { %r = matmul(%x, %y) return %r }", IR_LEVEL_SM70,
+     IR_GPU_FMA_FLAT},
+    {"func @f(%x: f32[300, 70], %y: f32[70, 9]) -> f32[300, 9] { %r = matmul(%x, %y) return %r }", IR_LEVEL_SM80,
+     IR_GPU_FMA_TALL},
+    {"func @f(%x: f32[2, 8, 9, 12], %w: f32[20, 8, 3, 3]) -> f32[2, 20, 7, 10] { %r = conv(%x, %w) return %r }",
+     IR_LEVEL_SM80, IR_GPU_FMA_SMALL},
+    {"func @f(%x: bf16[40, 200, 40], %y: bf16[40, 300]) -> bf16[40, 200, 300] { %r = matmul(%x, %y) return %r }",
+     IR_LEVEL_SM80, 0},
+    {"func @f(%x: bf16[70, 1200], %y: bf16[1200, 90]) -> bf16[70, 90] { %r = matmul(%x, %y) return %r }",
+     IR_LEVEL_SM90A, 1},
+    {"func @f(%x: f16[9, 70], %y: f16[70, 300]) -> f16[9, 300] { %r = matmul(%x, %y) return %r }", IR_LEVEL_SM80, 2},
+    {"func @f(%x: f16[300, 70], %y: f16[70, 9]) -> f16[300, 9] { %r = matmul(%x, %y) return %r }", IR_LEVEL_SM90A, 3},
+    {"func @f(%x: bf16[130, 128, 40], %y: bf16[40, 128]) -> bf16[130, 128, 128] { %r = matmul(%x, %y) return %r }",
+     IR_LEVEL_SM90A, 5},
+    {"func @f(%x: bf16[2, 16, 9, 12], %w: bf16[20, 16, 3, 3]) -> bf16[2, 20, 7, 10] { %r = conv(%x, %w) return %r }",
+     IR_LEVEL_SM80, 1},
+};
+GPU_TESTS(gpu_mma, known_sizes_have_one_tile, sizeof known / sizeof *known) {
+    char form[40];
+    if (!begin()) return;
+    gpu_level = known[*number].level;
+    snprintf(form, sizeof form, "form tile %d\n", known[*number].tile);
+    check(known[*number].text, (domain){-4, 4, SPECIAL_NONE, false}, (int64_t[4]){1, 1, 1, 1}, one_thread, false, 1);
+    bool has_form = gpu_is_on_device();
+    for (const gpu_kernel *k = gpu_kernels; k; k = k->next) has_form |= strstr(k->description, form) != NULL;
+    cr_expect(has_form, "%s: not %s", known[*number].text, form);
+    rt_cache_close(cache);
+}
+
 /* ---- tf32, in the fast tier alone ---- */
 GPU_TESTS(gpu_mma, tf32_is_within_its_bound, 2 * sizeof layouts / sizeof *layouts) {
     static const int64_t at[][4] = {
