@@ -25,7 +25,8 @@ if [ -z "$build" ]; then
     (cd "$build" && "$src/configure" -q --disable-start-bundle CFLAGS=-O2 && make -j"$(nproc)") >&2
 fi
 
-# The tests that run kernels through the driver, and those of the interpreter, which say whether the bundle itself is sound.
+# The tests that run kernels through the driver, those of the interpreter, which say whether the bundle itself is sound,
+# those of tile instructions, and random programs.
 tests=$(sed -n 's/^unit_tests += %D%\/\(\(cuda\|amx\)\/.*\)/tests\/\1/p' "$src/tests/local.mk")
 # shellcheck disable=SC2086
 make -C "$build" fusor libfusor.la fusor-codegen.la tests/cuda/libcuda_fake.so tests/fuzz/graph_fuzz $tests >"$work/make.log" 2>&1 || { cat "$work/make.log" >&2; exit 1; }

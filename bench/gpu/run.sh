@@ -61,7 +61,7 @@ if wants tests; then
     echo "run.sh: tests" >&2
     printf '\n## Tests\n\n| program | passed | failed | skipped | s |\n|---|---|---|---|---|\n' >>"$summary"
     for_all=$(($(left) / 3 > 5 ? $(left) / 3 : 5)) names=
-    rm -f "$out"/*.rc
+    rm -f "$out"/*.rc "$out"/*_test.log "$out"/fuzz.log
     for t in "$here"/tests/*_test; do
         name=$(basename "$t")
         # the others have no driver in them, or need the fake one; amx_*: on the machine's tiles, where it has them
@@ -92,8 +92,14 @@ if wants tests; then
             sed -nE 's/.*Tested: [0-9]+ \| Passing: ([0-9]+) \| Failing: ([0-9]+) \| Crashing: ([0-9]+).*/\1 \2 \3/p' | awk '{ print $1, $2 + $3 }')
         # what only the fake driver can be asked: counts, faults, several devices
         skipped=$(sed 's/\x1b\[[0-9;]*m//g' "$out/$name.log" | grep -c '^\[SKIP\]')
-        if [ -z "${passed:-}" ]; then passed=0 failed=1; [ "$rc" -lt 124 ] || echo "timed out after $for_all s of all tests" >>"$out/$name.log"; fi
-        [ "$failed" -eq 0 ] || wrong=1
+        if [ -z "${passed:-}" ]; then
+            passed=0 failed=1
+            case $rc in
+            124 | 137) echo "timed out after $for_all s of all tests" >>"$out/$name.log" ;;
+            *) echo "ended with $rc" >>"$out/$name.log" ;;
+            esac
+        fi
+        [ "$failed" -eq 0 ] && [ "$rc" -eq 0 ] || wrong=1
         echo "| $name | $passed | $failed | $skipped | $took |" >>"$summary"
         tests_json="$tests_json${tests_json:+, }{\"name\": \"$name\", \"passed\": $passed, \"failed\": $failed, \"skipped\": $skipped, \"seconds\": $took}"
         passed='' failed=''
@@ -103,7 +109,7 @@ if wants tests; then
         echo "- random programs: ${result:-not done: $(tail -n 1 "$out/fuzz.log" 2>&1)}" >>"$summary"
         case $result in *' 0 failed'*) ;; *) wrong=1 ;; esac
     fi
-    grep -h '^\[FAIL\]\|^\[CRASH\]\|^timed out' "$out"/*_test.log 2>/dev/null | sed 's/\x1b\[[0-9;]*m//g; s/^/- /' | sort -u | head -n 100 >>"$summary"
+    grep -h '^\[FAIL\]\|^\[CRASH\]\|^timed out\|^ended with' "$out"/*_test.log 2>/dev/null | sed 's/\x1b\[[0-9;]*m//g; s/^/- /' | sort -u | head -n 100 >>"$summary"
 fi
 
 # ---- the device, beside others ----

@@ -27,7 +27,7 @@ enum {
     IR_GPU_WARP = 32,
     IR_GPU_VECTOR_BYTES = 16, /* the widest access of a thread */
     IR_GPU_VECTOR = 4,        /* adjacent elements of a thread but in maps; one access where IR_GPU_WORD_HOW says so */
-    IR_GPU_ROW_STEPS = 4,     /* times so many in a row that is kept in registers */
+    IR_GPU_ROW_STEPS = 4,     /* times so many in a row that is kept in registers, or are loaded at once */
     IR_GPU_COLUMN_ROWS = 8,   /* reduce, column form: threads of a column; a block has IR_GPU_WARP columns */
     IR_GPU_TILE = 32,         /* maps, transposed: side of a tile in shared memory */
     IR_GPU_PARAM_MAX = 4096   /* bytes of parameters: PTX ISA 7.0, 5.1.6 */

@@ -15,7 +15,7 @@ const ir_gpu_fma_tile ir_gpu_fma_tiles[IR_GPU_FMA_TILES] = {
 
 enum {
     BLOCKS_WANTED = 264, /* two for each multiprocessor of the largest devices */
-    FEWEST_LARGE = 100,
+    FEWEST_LARGE = 100,  /* blocks: most multiprocessors of an H100 (132) or A100 (108) have one */
 };
 
 bool ir_gpu_fma_has(const ir_kernel *k, int tile) {
@@ -40,8 +40,8 @@ static int choose(const ir_kernel *k, int64_t m, int64_t n, int64_t batches, int
     if (n <= ir_gpu_fma_tiles[IR_GPU_FMA_TALL].columns && ir_gpu_fma_has(k, IR_GPU_FMA_TALL)) return IR_GPU_FMA_TALL;
     if (m <= ir_gpu_fma_tiles[IR_GPU_FMA_FLAT].rows && ir_gpu_fma_has(k, IR_GPU_FMA_FLAT)) return IR_GPU_FMA_FLAT;
     if (!ir_gpu_fma_has(k, IR_GPU_FMA_LARGE)) return IR_GPU_FMA_SMALL;
-    /* what edges waste, and whether all multiprocessors have one: four small tiles take about 1.4 times as long as a
-     * large one */
+    /* what edges waste, and whether most multiprocessors have a block, those of other K blocks too: four small tiles take
+     * 1.4 times as long as a large one by their loads, twice as long on an H100 (1024 and 4096 cubed, 2026-11) */
     const int64_t large = ir_times(batches, tiles_of(IR_GPU_FMA_LARGE, m, n)),
                   small = ir_times(batches, tiles_of(IR_GPU_FMA_SMALL, m, n));
     if (ir_times(large, k_blocks) < FEWEST_LARGE) return IR_GPU_FMA_SMALL;

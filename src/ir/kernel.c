@@ -410,7 +410,8 @@ static fusor_status read_inst(reader *r, char *line, ir_kernel *k) {
 }
 
 static fusor_status read_line(reader *r, char *line, ir_kernel *k) {
-    char word[64];
+    char word[64], digits[3];
+    int used = 0;
     if (strncmp(line, "dim ", 4) == 0) return read_dim(r, line, k);
     if (strncmp(line, "buffer ", 7) == 0) return read_buffer(r, line, k);
     if (strncmp(line, "axis ", 5) == 0) return read_axis(r, line, k);
@@ -445,7 +446,8 @@ static fusor_status read_line(reader *r, char *line, ir_kernel *k) {
     if (strcmp(line, "form last") == 0) return k->has_last = true, FUSOR_OK;
     if (strcmp(line, "form lower") == 0) return k->has_lower = true, FUSOR_OK;
     if (strcmp(line, "form each") == 0) return k->is_each = true, FUSOR_OK;
-    if (sscanf(line, "form tile %d", &k->only_tile) == 1) return k->only_tile++, FUSOR_OK;
+    if (sscanf(line, "form tile %2[0-9]%n", digits, &used) == 1 && !line[used])
+        return k->only_tile = atoi(digits) + 1, FUSOR_OK;
     if (sscanf(line, "band %" SCNd64, &k->band_rows) == 1) return FUSOR_OK;
     if (sscanf(line, "tile %d %d %d last %d", &k->tile.mr, &k->tile.nr, &k->tile.kb, &k->last_columns) >= 3)
         return FUSOR_OK;

@@ -2,8 +2,8 @@
 /* gpu_contract.c: contractions on a GPU in the accumulator's own arithmetic (f32: fma, no tensor cores). A block of
  * threads makes a tile, each warp a part of it, each thread some rows and columns of that (ir_gpu_fma_tiles):
  *
- *   for each `step` products: the next step's operands -> registers (element-wise producers are evaluated here; what is
- *       past an edge is 0); products of this step's, which are in one of two buffers of shared memory; registers -> the
+ *   for each `step` products: the next step's operands -> registers (element-wise producers are evaluated here; past
+ *       the end of k: 0); products of this step's, which are in one of two buffers of shared memory; registers -> the
  *       other buffer; barrier
  *   totals -> shared memory, some rows at a time; threads side by side evaluate the epilogue of elements side by side
  *

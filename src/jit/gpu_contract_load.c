@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* gpu_contract_load.c: operands of a contraction without tensor cores: from memory to registers, while the step before
  * is multiplied, and from there to shared memory. An operand that is a plain load of what lies side by side, along its
- * rows or along k, is read 16 bytes at a time where addresses allow it, without branches: what is outside is read as
- * something inside and made 0. Else its elements are evaluated one by one, element-wise producers with them, and go to
+ * rows or along k, is read 16 bytes at a time where addresses allow it: products past the end of k are not read, and are
+ * 0 in shared memory; in the place of rows past the edge the first one is read, as nobody stores their sums. Else its elements are evaluated one by one, element-wise producers with them, and go to
  * shared memory at once.
  *
  * Operand 1 of a convolution is gathered: a thread has one column of the tile, whose address it knows, and some

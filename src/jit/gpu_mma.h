@@ -19,6 +19,7 @@ typedef struct mma_operand {
     int segment; /* wgmma: longer lines than 128 bytes are cut into columns of 128, this many bytes apart; else 0 */
     /* asynchronous copies: what they are for this thread, in this block */
     LLVMValueRef can, first, line, element, k_of_thread, row_bytes[8], to, step, pass_step;
+    LLVMValueRef has_all_rows; /* i1: none of the block's rows is outside the matrix */
     int passes, lines_of_pass;
     LLVMValueRef chunk;              /* gathers: i32, the first of the thread's chunks of its line */
     LLVMValueRef read[8], is_inside; /* gathers: what was read of a piece; i1: is there such a piece? */

@@ -212,6 +212,7 @@ void mma_begin_copies(mma *m, int operand) {
     off = em_add(e, off, em_mul(e, k, stride[m->dim[IR_GPU_PRODUCTS]]));
     p->first = em_gep(e, e->base[p->buffer], e->t_i8, em_mul(e, off, bytes));
     p->step = em_mul(e, stride[m->dim[IR_GPU_PRODUCTS]], mma_num(m, m->t->k_bytes));
+    p->has_all_rows = em_icmp(e, LLVMIntSLE, em_add(e, row0, mma_num(m, p->rows)), rows);
     p->pass_step = em_mul(e, p->is_turned ? stride[m->dim[IR_GPU_PRODUCTS]] : stride[p->row_dim],
                           mma_num(m, p->lines_of_pass * p->bytes));
     if (p->is_turned) {
@@ -224,9 +225,29 @@ void mma_begin_copies(mma *m, int operand) {
     }
 }
 
+/* Where the copy of a pass goes; to: that of the first. */
+static LLVMValueRef place_of_pass(mma *m, const mma_operand *p, LLVMValueRef to, int pass) {
+    return mma_at(m, mma_add(m, to, pass * p->lines_of_pass * (p->segment ? SEGMENT : p->line_bytes)));
+}
+
+/* All of the piece is in the matrix. */
+static void copy_whole_piece(mma *m, const mma_operand *p, LLVMValueRef to, LLVMValueRef from) {
+    for (int i = 0; i < p->passes; i++) {
+        LLVMValueRef in[2] = {place_of_pass(m, p, to, i), from};
+        gpu_call(m->e, "llvm.nvvm.cp.async.cg.shared.global.16", NULL, 0, in, 2);
+        if (i + 1 < p->passes) from = em_gep(m->e, from, m->e->t_i8, p->pass_step);
+    }
+}
+
+/* How many bytes are in the matrix costs ten instructions a copy, of the thread that also has to begin the products:
+ * most pieces are whole. */
 static void copy_piece(mma *m, const mma_operand *p, LLVMValueRef stage, LLVMValueRef k, LLVMValueRef from) {
     emit *e = m->e;
     LLVMValueRef at_k = em_add(e, k, p->k_of_thread), to = em_add(e, stage, p->to), along = NULL;
+    LLVMValueRef has_all_k = em_icmp(e, LLVMIntSLE, em_add(e, k, mma_num(m, p->k)), m->k_end);
+    em_branch whole = em_if(e, em_and(e, p->has_all_rows, has_all_k));
+    copy_whole_piece(m, p, to, from);
+    em_else(e, &whole);
     if (!p->is_turned) along = bytes_before(m, at_k, m->k_end, p->bytes);
     for (int i = 0; i < p->passes; i++) {
         LLVMValueRef bytes;
@@ -236,11 +257,11 @@ static void copy_piece(mma *m, const mma_operand *p, LLVMValueRef stage, LLVMVal
         } else {
             bytes = em_and(e, along, em_sub(e, em_i32(e, 0), em_lshr(e, p->row_bytes[i], 4)));
         }
-        LLVMValueRef in[3] = {mma_at(m, mma_add(m, to, i * p->lines_of_pass * (p->segment ? SEGMENT : p->line_bytes))),
-                              from, bytes};
+        LLVMValueRef in[3] = {place_of_pass(m, p, to, i), from, bytes};
         gpu_call(e, "llvm.nvvm.cp.async.cg.shared.global.16.s", NULL, 0, in, 3);
         if (i + 1 < p->passes) from = em_gep(e, from, e->t_i8, p->pass_step);
     }
+    em_endif(e, &whole);
 }
 
 static LLVMValueRef at_most(mma *m, LLVMValueRef v, LLVMValueRef most) {

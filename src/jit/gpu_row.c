@@ -6,7 +6,8 @@
  *       elements; what it loads and what later passes use stays in its registers:
  *       load all steps; for each pass: for each step: load what is new, values, accumulators, stores; the team's
  *       accumulators become one
- *   else: for each pass, for each chunk of the row: a loop over it, four elements at a time; then the chunks become one
+ *   else: for each pass, for each chunk of the row: a loop over it, four elements at a time (a reduce kernel: IR_GPU_ROW_STEPS
+ *       times that are loaded at once); then the chunks become one
  *   first thread of a team: values of the row and their stores
  *
  * Four elements are one access where rows are aligned (IR_GPU_WORD_HOW), else four; beyond the end of a row the last
@@ -342,6 +343,7 @@ static int streamed_steps(const row *w, const bool *wanted) {
     return k->kind == IR_KERNEL_REDUCE && registers <= REGISTERS && k->n_insts <= MOST_INSTS ? STEPS : 1;
 }
 
+_Static_assert(IR_REDUCE_BLOCK % (IR_GPU_THREADS * LANES * STEPS) == 0, "steps that are loaded at once pass a block");
 /* Blocks [from, to) of the row. Steps that are loaded at once are of one block: its length is a multiple of theirs. */
 static void sweep(row *w, const gpu_pass *p, const em_values *of_row, LLVMValueRef from, LLVMValueRef to) {
     red *r = w->w.r;

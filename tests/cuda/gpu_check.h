@@ -30,6 +30,7 @@ static bool choose_target(int i, uint32_t levels, const char *text, ir_target *o
 static int gpu_processes(int n) { return gpu_is_on_device() && n > GPU_DEVICE_PROCESSES ? GPU_DEVICE_PROCESSES : n; }
 static struct criterion_test_params gpu_numbers(int n) {
     static int numbers[1000];
+    cr_assert_leq(n, 1000);
     for (int i = 0; i < n; i++) numbers[i] = i;
     return cr_make_param_array(int, numbers, (size_t)gpu_processes(n));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_mma_test.c: contractions on tensor cores, run by the interpreter, against the reference evaluator: types,
+/* gpu_mma_test.c: contractions on tensor cores (gpu_run.h) against the reference evaluator: types,
  * layouts, sizes around the edges of tiles, producers and consumers in the kernel; that their operands are copied
  * asynchronously where they can be, and that no access of shared memory has a conflict of banks then. */
 #include "gpu_check.h"
@@ -103,7 +103,11 @@ GPU_TESTS(gpu_mma, has_no_conflicts, 4 * 4) {
     gpu_counts = &counts;
     check(text, (domain){-4, 4, SPECIAL_NONE, false}, s, one_thread, false, 1);
     gpu_counts = NULL;
-    if (gpu_is_on_device()) return;
+    if (gpu_is_on_device()) {
+        gpu_is_fast = false;
+        rt_cache_close(cache);
+        return;
+    }
     const uint64_t m = (uint64_t)s[0], k = (uint64_t)s[1], n = (uint64_t)s[2], products = m * k * n;
     const uint64_t tiles_m = m > 128 ? m / 128 : 1, tiles_n = n > 128 ? n / 128 : 1;
     cr_expect_eq(counts.mma, products / (16 * 8 * 16), "%llu instructions for %llu products",
@@ -151,7 +155,11 @@ GPU_TESTS(gpu_mma, large_tiles_have_no_conflicts, N_LARGE * 5) {
     gpu_counts = &counts;
     check(text, (domain){-4, 4, SPECIAL_NONE, false}, (int64_t[4]){m, k, n, 1}, one_thread, false, 1);
     gpu_counts = NULL;
-    if (gpu_is_on_device()) return;
+    if (gpu_is_on_device()) {
+        gpu_is_fast = false;
+        rt_cache_close(cache);
+        return;
+    }
     const uint64_t columns = *number % N_LARGE == 2 ? 256 : 128;
     if (*number % N_LARGE == 0) cr_expect_eq(counts.mma, m * n * k / (16 * 8 * 16));
     else cr_expect_eq(counts.wgmma, 4 * m * n * k / (64 * columns * 16)); /* by four warps each */
@@ -200,6 +208,25 @@ static const struct {
     {"func @f(%x: bf16[2, 16, 9, 12], %w: bf16[20, 16, 3, 3]) -> bf16[2, 20, 7, 10] { %r = conv(%x, %w) return %r }",
      IR_LEVEL_SM80, 1},
 };
+/* Its text is read back, and no other number. */
+static void reads_tile(const char *description, const char *form) {
+    static const char *const wrong[] = {"form tile -1\n", "form tile 31\n", "form tile 2147483647\n", "form tile 1 2\n",
+                                        "form tile\n"};
+    static ir_kernel k;
+    fu_error e;
+    char text[8192];
+    const char *at = strstr(description, form);
+    fu_error_clear(&e);
+    cr_assert_eq(ir_kernel_parse(&e, description, strlen(description), &k), FUSOR_OK, "%s", e.text);
+    cr_expect_eq(k.only_tile - 1, atoi(form + strlen("form tile ")));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        snprintf(text, sizeof text, "%.*s%s%s", (int)(at - description), description, wrong[i], at + strlen(form));
+        fu_error_clear(&e);
+        cr_expect(ir_kernel_parse(&e, text, strlen(text), &k) != FUSOR_OK || ir_kernel_verify(&k, &e) != FUSOR_OK,
+                  "accepted: %s", wrong[i]);
+    }
+}
+
 GPU_TESTS(gpu_mma, known_sizes_have_one_tile, sizeof known / sizeof *known) {
     char form[40];
     if (!begin()) return;
@@ -207,7 +234,11 @@ GPU_TESTS(gpu_mma, known_sizes_have_one_tile, sizeof known / sizeof *known) {
     snprintf(form, sizeof form, "form tile %d\n", known[*number].tile);
     check(known[*number].text, (domain){-4, 4, SPECIAL_NONE, false}, (int64_t[4]){1, 1, 1, 1}, one_thread, false, 1);
     bool has_form = gpu_is_on_device();
-    for (const gpu_kernel *k = gpu_kernels; k; k = k->next) has_form |= strstr(k->description, form) != NULL;
+    for (const gpu_kernel *k = gpu_kernels; k; k = k->next) {
+        if (!strstr(k->description, form)) continue;
+        has_form = true;
+        reads_tile(k->description, form);
+    }
     cr_expect(has_form, "%s: not %s", known[*number].text, form);
     rt_cache_close(cache);
 }
@@ -226,7 +257,11 @@ GPU_TESTS(gpu_mma, tf32_is_within_its_bound, 2 * sizeof layouts / sizeof *layout
         gpu_counts = k ? NULL : &counts;
         check(text, (domain){-4, 4, SPECIAL_NONE, false}, at[k], one_thread, k == 2, 1);
     }
-    if (gpu_is_on_device()) return;
+    if (gpu_is_on_device()) {
+        gpu_is_fast = false;
+        rt_cache_close(cache);
+        return;
+    }
     cr_expect_gt(counts.mma, 0, "%s has no instruction of tensor cores", text);
     cr_expect_eq(counts.worst_ways, 1, "%s: %d ways at line %d of the PTX", text, counts.worst_ways, counts.worst_line);
     gpu_is_fast = false;

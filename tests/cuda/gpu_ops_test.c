@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_ops_test.c: the differential test of every operator (ops_test.c) with GPU kernels, run by the interpreter. */
+/* gpu_ops_test.c: the differential test of every operator (ops_test.c) with GPU kernels (gpu_run.h). */
 #include "ir/target.h"
 #include "gpu_run.h"
 
@@ -84,8 +84,8 @@ Test(gpu, attention, .timeout = 600) {
 }
 
 /* Contractions without tensor cores: each tile, with edges in all directions, operands that lie either way, aligned and
- * not, or are computed; and of several K blocks, whose sums wait in the thread's memory, or come from several blocks of
- * threads. */
+ * not, or are computed; and of several K blocks, whose sums come from several blocks of threads, or wait in a thread's
+ * memory (of few tiles only by gpu_fma_parts). */
 Test(gpu, contraction, .timeout = 900) {
     static const sized cases[] = {
         {"func @f(%a: f32[A, B], %b: f32[B, C], %c: f32[C]) -> f32[A, C] { %h = matmul(%a, %b) %y = add(%h, %c) return "
@@ -111,8 +111,20 @@ Test(gpu, contraction, .timeout = 900) {
             check(cases[i].text, (domain){-3, 3, SPECIAL_NONE, i == 5}, cases[i].size, one_thread,
                   (i + (size_t)gpu_fma_tile) % 3 == 0, 1u << 1);
     gpu_fma_tile = -1;
-    check(cases[3].text, (domain){-3, 3, SPECIAL_SOME, false}, (int64_t[4]){600, 1540, 30, 0}, one_thread, false,
-          1u << 1);
+    for (gpu_fma_parts = 0; gpu_fma_parts < 3; gpu_fma_parts++) {
+        check(cases[3].text, (domain){-3, 3, SPECIAL_SOME, false}, (int64_t[4]){200, 1540, 30, 0}, one_thread, false,
+              1u << 1);
+        gpu_fma_tile = IR_GPU_FMA_LARGE;
+        check(cases[0].text, (domain){-3, 3, SPECIAL_NONE, false}, (int64_t[4]){130, 1100, 20, 0}, one_thread, false,
+              1u << 1);
+        gpu_fma_tile = -1;
+        check(cases[4].text, (domain){-3, 3, SPECIAL_NONE, false}, (int64_t[4]){18, 1100, 34, 0}, one_thread, true,
+              1u << 1);
+        check("func @f(%x: f32[A, 130, B, C], %w: f32[9, 130, 3, 3]) -> f32[A, 9, ?, ?] { %y = conv(%x, %w) return %y "
+              "}",
+              (domain){-3, 3, SPECIAL_NONE, false}, (int64_t[4]){1, 5, 9, 0}, one_thread, false, 1u << 1);
+    }
+    gpu_fma_parts = 0;
     rt_cache_close(cache);
 }
 

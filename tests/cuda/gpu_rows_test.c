@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_rows_test.c: reductions, rows, columns, transposes and vectors of GPU kernels, run by the interpreter, at the
+/* gpu_rows_test.c: reductions, rows, columns, transposes and vectors of GPU kernels (gpu_run.h), at the
  * lengths where their form changes: against the reference evaluator, fused and unfused to the bit, a length that the
  * program knows and the same one that it does not to the bit; and into how many launches programs are made. */
 #include "gpu_check.h"

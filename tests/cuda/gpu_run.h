@@ -24,6 +24,7 @@ typedef struct gpu_kernel {
 } gpu_kernel;
 static gpu_kernel *gpu_kernels;
 static int gpu_fma_tile = -1;  /* of contractions that have it: ir_gpu_fma_tiles */
+static int gpu_fma_parts;      /* not 0: the K blocks of contractions by fma are cut into so many parts at most */
 static bool gpu_is_reversed;   /* blocks and warps from the last on */
 static int gpu_launches;       /* so far: of several phases, several */
 static ptx_counts *gpu_counts; /* where a test wants them */
@@ -122,6 +123,10 @@ static fusor_status gpu_launch(void *user, fu_error *e, const ir_kernel *k, cons
     if (gpu_fma_tile >= 0 && has_tiles && is_fma && ir_gpu_fma_has(k, gpu_fma_tile)) {
         plan.n_phases = 1, plan.chunks = 1, plan.scratch_bytes = 0;
         ir_gpu_plan_fma_tile(k, args->size, gpu_fma_tile, &plan);
+    }
+    if (gpu_fma_parts && has_tiles && is_fma && plan.chunks > gpu_fma_parts) {
+        plan.chunks = gpu_fma_parts;
+        if (plan.chunks == 1) plan.n_phases = 1;
     }
     uint64_t *words = calloc((size_t)ir_gpu_words(k), 8);
     ir_kernel_args at = *args;

@@ -1488,21 +1488,24 @@ static void cell(ir_op op, ir_dtype t) {
 }
 
 #ifndef HAS_OWN_PROGRAMS /* gpu_mma_test.c */
+/* A process an operator, or N_PROCESSES of them, with every so many-th operator each. */
+static int n_processes(void) {
+    return getenv("FUSOR_TEST_OPS") || N_PROCESSES > IR_OP_COUNT ? IR_OP_COUNT : N_PROCESSES;
+}
+
 ParameterizedTestParameters(ops, agree_with_the_reference) {
     static int rows[IR_OP_COUNT];
     size_t n = 0;
     const char *only = getenv("FUSOR_TEST_OPS"); /* names of operators, for a look at a few */
     for (int op = IR_OP_RESULT + 1; op < IR_OP_COUNT; op++)
         if (!only || strstr(only, ir_ops[op].name)) rows[n++] = op;
-    return cr_make_param_array(int, rows, n < N_PROCESSES ? n : N_PROCESSES);
+    return cr_make_param_array(int, rows, n < (size_t)n_processes() ? n : (size_t)n_processes());
 }
 
 static void row_agrees(ir_op op);
 
-/* A process an operator, or N_PROCESSES of them, with every so many-th one each. */
 ParameterizedTest(int *row_number, ops, agree_with_the_reference, .timeout = 1500) {
-    for (int op = *row_number; op < IR_OP_COUNT; op += N_PROCESSES < IR_OP_COUNT ? N_PROCESSES : IR_OP_COUNT)
-        row_agrees((ir_op)op);
+    for (int op = *row_number; op < IR_OP_COUNT; op += n_processes()) row_agrees((ir_op)op);
 }
 
 static void row_agrees(ir_op op) {
