@@ -76,7 +76,7 @@ if wants tests; then
         case $names in *gpu_ops_test*) echo gpu_ops_test ;; esac
         for name in $names; do [ "$name" = gpu_ops_test ] || echo "$name"; done
         [ -n "$small" ] || echo fuzz
-    } | LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} xargs -P 4 -I{} bash -c '
+    } | ours xargs -P 4 -I{} bash -c '
         for_it=$((tests_end - $(date +%s)))
         [ $for_it -gt 0 ] && cd "$out" || exit 0
         if [ {} = fuzz ]; then set -- "$here/tests/graph_fuzz" --device cuda --seed 1000000 --count 400

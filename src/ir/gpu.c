@@ -49,12 +49,13 @@ static bool is_aligned(const ir_kernel *k, const ir_kernel_args *args, int lanes
     return true;
 }
 
+static bool has_tiles(const ir_kernel *k) { return k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW; }
+
 void ir_gpu_param(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l, int phase, uint64_t *out) {
     out[IR_GPU_WORD_PHASE] = (uint64_t)phase;
     out[IR_GPU_WORD_COUNTERS] = 0; /* what has some sets it */
-    const bool has_tile = k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW;
     out[IR_GPU_WORD_HOW] = ir_gpu_is_mma(k) ? ir_gpu_mma_word(k, args, l)
-                           : has_tile       ? (uint64_t)l->tile
+                           : has_tiles(k)   ? (uint64_t)l->tile
                                             : is_aligned(k, args, ir_gpu_lanes(k));
     out[IR_GPU_WORD_CHUNKS] = (uint64_t)l->chunks;
     out[IR_GPU_WORD_SCRATCH] = (uint64_t)(uintptr_t)args->scratch;
@@ -212,20 +213,20 @@ void ir_gpu_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     else if (k->kind == IR_KERNEL_SCAN) plan_scan(k, size, out);
     else if (k->kind == IR_KERNEL_WINDOW && ir_gpu_window_is_direct(k, size)) plan_direct(k, size, out);
     else if (ir_gpu_is_mma(k)) ir_gpu_plan_mma(k, size, out);
-    else if (k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW) ir_gpu_plan_fma(k, size, out);
+    else if (has_tiles(k)) ir_gpu_plan_fma(k, size, out);
     else if (k->kind == IR_KERNEL_ATTENTION) ir_gpu_plan_attention(k, size, out);
     else (ir_kernel_is_column(k) ? plan_columns : plan_rows)(k, size, out);
 }
 
 bool ir_gpu_has_tile(const ir_kernel *k, int tile) {
-    if (!ir_level_is_gpu(k->level) || (k->kind != IR_KERNEL_CONTRACT && k->kind != IR_KERNEL_WINDOW)) return false;
+    if (!ir_level_is_gpu(k->level) || !has_tiles(k)) return false;
     if (ir_gpu_is_mma(k)) return tile >= 0 && tile < IR_GPU_MMA_TILES && ir_gpu_mma_has_tile(k, tile);
     return tile >= 0 && tile < IR_GPU_FMA_TILES && ir_gpu_fma_has(k, tile);
 }
 
 int ir_gpu_only_tile(const ir_kernel *k, const int64_t *size) {
     ir_gpu_launch l;
-    if (!ir_level_is_gpu(k->level) || (k->kind != IR_KERNEL_CONTRACT && k->kind != IR_KERNEL_WINDOW)) return 0;
+    if (!ir_level_is_gpu(k->level) || !has_tiles(k)) return 0;
     ir_gpu_plan(k, size, &l);
     return l.tile == IR_GPU_WINDOW_DIRECT ? 0 : l.tile + 1;
 }

@@ -225,30 +225,28 @@ void mma_begin_copies(mma *m, int operand) {
     }
 }
 
-/* Where the copy of a pass goes; to: that of the first. */
-static LLVMValueRef place_of_pass(mma *m, const mma_operand *p, LLVMValueRef to, int pass) {
-    return mma_at(m, mma_add(m, to, pass * p->lines_of_pass * (p->segment ? SEGMENT : p->line_bytes)));
-}
-
-/* All of the piece is in the matrix. */
-static void copy_whole_piece(mma *m, const mma_operand *p, LLVMValueRef to, LLVMValueRef from) {
-    for (int i = 0; i < p->passes; i++) {
-        LLVMValueRef in[2] = {place_of_pass(m, p, to, i), from};
-        gpu_call(m->e, "llvm.nvvm.cp.async.cg.shared.global.16", NULL, 0, in, 2);
-        if (i + 1 < p->passes) from = em_gep(m->e, from, m->e->t_i8, p->pass_step);
-    }
+/* The copy of a pass; to: where that of the first goes. bytes: how many of the 16 are in the matrix; NULL: all. Returns
+ * where the next pass begins. */
+static LLVMValueRef copy_pass(mma *m, const mma_operand *p, LLVMValueRef to, int pass, LLVMValueRef from,
+                              LLVMValueRef bytes) {
+    const int further = pass * p->lines_of_pass * (p->segment ? SEGMENT : p->line_bytes);
+    LLVMValueRef in[3] = {mma_at(m, mma_add(m, to, further)), from, bytes};
+    gpu_call(m->e, bytes ? "llvm.nvvm.cp.async.cg.shared.global.16.s" : "llvm.nvvm.cp.async.cg.shared.global.16", NULL,
+             0, in, bytes ? 3 : 2);
+    return pass + 1 < p->passes ? em_gep(m->e, from, m->e->t_i8, p->pass_step) : from;
 }
 
 /* How many bytes are in the matrix costs ten instructions a copy, of the thread that also has to begin the products:
  * most pieces are whole. */
 static void copy_piece(mma *m, const mma_operand *p, LLVMValueRef stage, LLVMValueRef k, LLVMValueRef from) {
     emit *e = m->e;
-    LLVMValueRef at_k = em_add(e, k, p->k_of_thread), to = em_add(e, stage, p->to), along = NULL;
+    LLVMValueRef at_k = em_add(e, k, p->k_of_thread), to = em_add(e, stage, p->to), along = NULL, at = from;
     LLVMValueRef has_all_k = em_icmp(e, LLVMIntSLE, em_add(e, k, mma_num(m, p->k)), m->k_end);
     em_branch whole = em_if(e, em_and(e, p->has_all_rows, has_all_k));
-    copy_whole_piece(m, p, to, from);
+    for (int i = 0; i < p->passes; i++) at = copy_pass(m, p, to, i, at, NULL);
     em_else(e, &whole);
     if (!p->is_turned) along = bytes_before(m, at_k, m->k_end, p->bytes);
+    at = from;
     for (int i = 0; i < p->passes; i++) {
         LLVMValueRef bytes;
         if (p->is_turned) {
@@ -257,9 +255,7 @@ static void copy_piece(mma *m, const mma_operand *p, LLVMValueRef stage, LLVMVal
         } else {
             bytes = em_and(e, along, em_sub(e, em_i32(e, 0), em_lshr(e, p->row_bytes[i], 4)));
         }
-        LLVMValueRef in[3] = {place_of_pass(m, p, to, i), from, bytes};
-        gpu_call(e, "llvm.nvvm.cp.async.cg.shared.global.16.s", NULL, 0, in, 3);
-        if (i + 1 < p->passes) from = em_gep(e, from, e->t_i8, p->pass_step);
+        at = copy_pass(m, p, to, i, at, bytes);
     }
     em_endif(e, &whole);
 }

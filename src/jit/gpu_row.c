@@ -6,8 +6,8 @@
  *       elements; what it loads and what later passes use stays in its registers:
  *       load all steps; for each pass: for each step: load what is new, values, accumulators, stores; the team's
  *       accumulators become one
- *   else: for each pass, for each chunk of the row: a loop over it, four elements at a time (a reduce kernel: IR_GPU_ROW_STEPS
- *       times that are loaded at once); then the chunks become one
+ *   else: for each pass, for each chunk of the row: a loop over it, four elements at a time (a reduce kernel:
+ *       IR_GPU_ROW_STEPS times that are loaded at once); then the chunks become one
  *   first thread of a team: values of the row and their stores
  *
  * Four elements are one access where rows are aligned (IR_GPU_WORD_HOW), else four; beyond the end of a row the last

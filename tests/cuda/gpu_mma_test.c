@@ -103,11 +103,7 @@ GPU_TESTS(gpu_mma, has_no_conflicts, 4 * 4) {
     gpu_counts = &counts;
     check(text, (domain){-4, 4, SPECIAL_NONE, false}, s, one_thread, false, 1);
     gpu_counts = NULL;
-    if (gpu_is_on_device()) {
-        gpu_is_fast = false;
-        rt_cache_close(cache);
-        return;
-    }
+    if (gpu_ends_uncounted()) return;
     const uint64_t m = (uint64_t)s[0], k = (uint64_t)s[1], n = (uint64_t)s[2], products = m * k * n;
     const uint64_t tiles_m = m > 128 ? m / 128 : 1, tiles_n = n > 128 ? n / 128 : 1;
     cr_expect_eq(counts.mma, products / (16 * 8 * 16), "%llu instructions for %llu products",
@@ -155,11 +151,7 @@ GPU_TESTS(gpu_mma, large_tiles_have_no_conflicts, N_LARGE * 5) {
     gpu_counts = &counts;
     check(text, (domain){-4, 4, SPECIAL_NONE, false}, (int64_t[4]){m, k, n, 1}, one_thread, false, 1);
     gpu_counts = NULL;
-    if (gpu_is_on_device()) {
-        gpu_is_fast = false;
-        rt_cache_close(cache);
-        return;
-    }
+    if (gpu_ends_uncounted()) return;
     const uint64_t columns = *number % N_LARGE == 2 ? 256 : 128;
     if (*number % N_LARGE == 0) cr_expect_eq(counts.mma, m * n * k / (16 * 8 * 16));
     else cr_expect_eq(counts.wgmma, 4 * m * n * k / (64 * columns * 16)); /* by four warps each */
@@ -174,7 +166,7 @@ GPU_TESTS(gpu_mma, large_tiles_have_no_conflicts, N_LARGE * 5) {
 GPU_TESTS(gpu_mma, large_results_agree, FLOATS * 4) {
     static const int64_t at[][4] = {{1920, 64, 2048, 1}, {1931, 72, 2100, 1}, {1024, 200, 2056, 1}};
     char text[400];
-    if (!gpu_is_on_device()) cr_skip_test("no device: bench/gpu/run.sh runs it on one");
+    if (!on_machine()) cr_skip_test("no device: bench/gpu/run.sh runs it on one");
     if (!begin()) return;
     write_program(text, layouts[*number / FLOATS], types[*number % FLOATS].t, types[*number % FLOATS].t);
     for (int k = 0; k < 3; k++) check(text, (domain){-4, 4, SPECIAL_NONE, false}, at[k], one_thread, false, 1);
@@ -233,7 +225,7 @@ GPU_TESTS(gpu_mma, known_sizes_have_one_tile, sizeof known / sizeof *known) {
     gpu_level = known[*number].level;
     snprintf(form, sizeof form, "form tile %d\n", known[*number].tile);
     check(known[*number].text, (domain){-4, 4, SPECIAL_NONE, false}, (int64_t[4]){1, 1, 1, 1}, one_thread, false, 1);
-    bool has_form = gpu_is_on_device();
+    bool has_form = on_machine();
     for (const gpu_kernel *k = gpu_kernels; k; k = k->next) {
         if (!strstr(k->description, form)) continue;
         has_form = true;
@@ -257,11 +249,7 @@ GPU_TESTS(gpu_mma, tf32_is_within_its_bound, 2 * sizeof layouts / sizeof *layout
         gpu_counts = k ? NULL : &counts;
         check(text, (domain){-4, 4, SPECIAL_NONE, false}, at[k], one_thread, k == 2, 1);
     }
-    if (gpu_is_on_device()) {
-        gpu_is_fast = false;
-        rt_cache_close(cache);
-        return;
-    }
+    if (gpu_ends_uncounted()) return;
     cr_expect_gt(counts.mma, 0, "%s has no instruction of tensor cores", text);
     cr_expect_eq(counts.worst_ways, 1, "%s: %d ways at line %d of the PTX", text, counts.worst_ways, counts.worst_line);
     gpu_is_fast = false;

@@ -10,20 +10,19 @@
 static bool choose_target(int i, uint32_t levels, const char *text, ir_target *out) {
     (void)text;
     *out = (ir_target){gpu_level_for(i ? IR_LEVEL_SM70 : IR_LEVEL_SM80), 0};
-    return i == 0 || (levels % 3 == 0 && !gpu_is_on_device());
+    return i == 0 || (levels % 3 == 0 && !on_machine());
 }
 /* Tests of their own (below) choose sizes that reach other forms of a kernel. */
 static bool takes_any_size;
 /* What takes the interpreter long is left out: it does some ten million instructions of a lane a second. */
 #define IS_FOR_US(size)                                                                                                \
-    (takes_any_size || gpu_is_on_device() ||                                                                           \
+    (takes_any_size || on_machine() ||                                                                                 \
      (size)[0] * ((size)[1] > 0 ? (size)[1] : 1) * ((size)[2] > 0 ? (size)[2] : 1) <= 1500)
 /* f32, and a sixth of the others, not the same for each operator; fused alone. A device does all. */
-#define IS_TYPE_FOR_US(op, t)                                                                                          \
-    ((t) == FUSOR_F32 || mix((uint64_t)(op)*64 + (uint64_t)(t)) % 6 == 0 || gpu_is_on_device())
-#define N_FUSIONS     1
-#define N_PROCESSES   (gpu_is_on_device() ? 8 : IR_OP_COUNT)
-#define KERNELS_LEVEL IR_LEVEL_SM80
+#define IS_TYPE_FOR_US(op, t) ((t) == FUSOR_F32 || mix((uint64_t)(op)*64 + (uint64_t)(t)) % 6 == 0 || on_machine())
+#define N_FUSIONS             1
+#define N_PROCESSES           (on_machine() ? 8 : IR_OP_COUNT)
+#define KERNELS_LEVEL         IR_LEVEL_SM80
 #include "../diff/ops_test.c"
 
 /* A program, and values of A, B, C, D. */
@@ -147,7 +146,7 @@ Test(gpu, rows_of_others, .timeout = 300) {
             check(texts[i], (domain){0, 4.9, SPECIAL_NONE, true}, (int64_t[4]){5, 264 - is_odd, 6, 0}, one_thread,
                   false, 1u << 1);
             gpu_counts = NULL;
-            cr_expect(!is_odd || gpu_is_on_device() || 2 * counts[0].instructions < counts[1].instructions,
+            cr_expect(!is_odd || on_machine() || 2 * counts[0].instructions < counts[1].instructions,
                       "%s: %llu and %llu instructions", texts[i], (unsigned long long)counts[0].instructions,
                       (unsigned long long)counts[1].instructions);
             check(texts[i], (domain){0, 4.9, SPECIAL_NONE, true}, (int64_t[4]){5, 264 - is_odd, 6, 0}, one_thread, true,

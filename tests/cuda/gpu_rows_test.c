@@ -137,7 +137,7 @@ Test(gpu_rows, are_one_launch_each) {
             free(in);
             free(out);
         }
-        if (!gpu_is_on_device())
+        if (!on_machine())
             cr_assert_eq(gpu_launches, c->launches, "%s: %d launches, not %d", text, gpu_launches, c->launches);
     }
 }

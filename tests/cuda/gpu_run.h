@@ -33,13 +33,12 @@ static uint32_t
     gpu_most_blocks; /* not 0: along each dim of a grid at most. Kernels whose blocks go on from where the grid ends bear it */
 
 enum { GPU_DEVICE_PROCESSES = 3 };
-static bool gpu_is_on_device(void) { return getenv("FUSOR_TEST_DEVICE") != NULL; }
 
 /* The device's; NULL: the interpreter. One a process: Criterion forks before a test. */
 static rt_queue *gpu_queue(void) {
     static rt_queue *q;
     static fu_error e;
-    if (!gpu_is_on_device() || q) return q;
+    if (!on_machine() || q) return q;
     q = place_queue(&e, 0);
     place_must(q ? FUSOR_OK : e.status, &e);
     return q;
@@ -47,7 +46,7 @@ static rt_queue *gpu_queue(void) {
 
 /* That is generated code for: the device's own, where there is one. */
 static ir_level gpu_level_for(ir_level interpreted) {
-    return gpu_is_on_device() ? rt_device_get_info(rt_queue_device(gpu_queue()))->target.level : interpreted;
+    return on_machine() ? rt_device_get_info(rt_queue_device(gpu_queue()))->target.level : interpreted;
 }
 
 static void *gpu_allocate(void *user, size_t bytes) {
@@ -158,6 +157,6 @@ static fusor_status gpu_launch(void *user, fu_error *e, const ir_kernel *k, cons
     free(words);
     return status;
 }
-#define GPU_LAUNCH (gpu_is_on_device() ? NULL : gpu_launch)
+#define GPU_LAUNCH (on_machine() ? NULL : gpu_launch)
 #define GPU_QUEUE  gpu_queue()
 #endif

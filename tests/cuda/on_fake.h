@@ -5,6 +5,7 @@
  * asked. Each Criterion test is a process of its own. */
 #include <dlfcn.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,10 +30,13 @@ static inline void on_fake(const char *name, ...) {
 /* The driver that the environment names (a machine's: bench/gpu/run.sh), else the fake one. */
 static inline void on_driver(void) { setenv("FUSOR_CUDA_LIB", on_fake_path(), 0); }
 
+/* FUSOR_TEST_DEVICE=1 (bench/gpu/run.sh): tests are to run on a machine's driver and device. */
+static inline bool on_machine(void) { return getenv("FUSOR_TEST_DEVICE") != NULL; }
+
 /* Begins a test of what a machine's driver cannot be asked: counts, faults, a device that is full, several devices. */
 #define ONLY_ON_THE_FAKE_DRIVER()                                                                                      \
     do {                                                                                                               \
-        if (getenv("FUSOR_TEST_DEVICE")) cr_skip_test("needs the fake driver");                                        \
+        if (on_machine()) cr_skip_test("needs the fake driver");                                                       \
     } while (0)
 
 /* Once the driver is loaded. */
