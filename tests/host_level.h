@@ -26,6 +26,14 @@ static inline bool host_has_level(int level) {
 #endif
     return cpu_has_level(level);
 }
+/* Case `number` of many that are much alike: under a sanitizer at the lowest level or at the highest, in turns. */
+static inline bool case_has_level(unsigned number, int level) {
+#ifdef __SANITIZE_ADDRESS__
+    if ((level > 0) != (number % 2 > 0) && cpu_has_level(1)) return false;
+#endif
+    (void)number;
+    return host_has_level(level);
+}
 /* By either name; -1: there is none. */
 static inline int level_of_name(const char *name) {
     for (int i = 0; i < IR_LEVEL_COUNT; i++)

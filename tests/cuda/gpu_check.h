@@ -26,13 +26,25 @@ static bool choose_target(int i, uint32_t levels, const char *text, ir_target *o
 #include "../diff/ops_test.c"
 
 /* A test of N numbers: GPU_TESTS(suite, name, N) { of *number }. Each is a process of its own in the interpreter; on a
- * device, where a process costs half a second for its context, a few processes do all. */
+ * device, where a process costs half a second for its context, a few processes do all. Sanitizers find nothing in
+ * interpreted PTX, only in what makes and interprets it: there a third of the numbers, no rule of which is that of what a
+ * number stands for. */
 static int gpu_processes(int n) { return on_machine() && n > GPU_DEVICE_PROCESSES ? GPU_DEVICE_PROCESSES : n; }
+static bool gpu_takes_number(int number) {
+#ifdef __SANITIZE_ADDRESS__
+    return number == 0 || mix((uint64_t)number) % 3 == 0;
+#else
+    (void)number;
+    return true;
+#endif
+}
 static struct criterion_test_params gpu_numbers(int n) {
     static int numbers[1000];
+    size_t taken = 0;
     cr_assert_leq(n, 1000);
-    for (int i = 0; i < n; i++) numbers[i] = i;
-    return cr_make_param_array(int, numbers, (size_t)gpu_processes(n));
+    for (int i = 0; i < gpu_processes(n); i++)
+        if (gpu_takes_number(i)) numbers[taken++] = i;
+    return cr_make_param_array(int, numbers, taken);
 }
 #define GPU_TESTS(SUITE, NAME, N)                                                                                      \
     static void NAME##_of(const int *number);                                                                          \

@@ -278,8 +278,10 @@ static void check_at(ir_level level, const char *body, const int64_t *size, int 
 }
 
 static void check(const char *body, const int64_t *size, int flags, int64_t grain) {
+    static unsigned number;
+    number++;
     for (int level = 0; level < IR_LEVEL_COUNT; level++)
-        if (host_has_level((ir_level)level)) check_at((ir_level)level, body, size, flags, grain);
+        if (case_has_level(number, level)) check_at((ir_level)level, body, size, flags, grain);
 }
 
 static const int64_t lengths[] = {0, 1, 2, 3, 7, 15, 16, 17, 63, 64, 65, 255, 4095, 4096, 4097, 10000};
