@@ -100,6 +100,32 @@ static uint32_t count_params(const lazy_state *s) {
     return n;
 }
 
+/* May an index turn out to be out of range when other steps have run? */
+static bool may_refuse(const ir_plan *p) {
+    for (uint32_t i = 0; i < p->steps.n; i++)
+        if (p->steps.at[i].kind == IR_STEP_CHECK || p->steps.at[i].kind == IR_STEP_REFERENCE) return true;
+    return false;
+}
+
+/* Is result r assigned to memory that the program does not read, and made elsewhere first, so that a refused index leaves
+ * what was there? Memory that it reads is a parameter, for which the plan sees to that. */
+static bool is_written_last(const lazy_state *s, const lazy_plan *plan, const lazy_result *r) {
+    return r->over && lazy_leaf_of(s, r->over) < 0 && may_refuse(rt_exec_plan(plan->exec));
+}
+
+/* Results that waited go where they were assigned to; or nowhere, if the call failed. */
+static fusor_status write_last(lazy_state *s, fu_error *e, const lazy_plan *plan, uint32_t n,
+                               const lazy_result *results, fusor_buffer *out, bool is_good) {
+    fusor_status status = FUSOR_OK;
+    for (uint32_t r = 0; r < n; r++) {
+        if (!is_written_last(s, plan, &results[r])) continue;
+        if (is_good && status == FUSOR_OK) status = memory_copy(s->ctx, e, &out[r], &results[r].over->buffer);
+        if (is_good) memory_put(s->ctx, &out[r]);
+        out[r] = results[r].over->buffer;
+    }
+    return status;
+}
+
 static fusor_status call(lazy_state *s, fu_error *e, lazy_plan *plan, uint32_t n, const lazy_result *results,
                          fusor_buffer *out) {
     enum { FEW = 32 };
@@ -122,6 +148,7 @@ static fusor_status call(lazy_state *s, fu_error *e, lazy_plan *plan, uint32_t n
         memset(&out[r], 0, sizeof out[r]);
         if (results[r].over) {
             out[r] = results[r].over->buffer;
+            if (is_written_last(s, plan, &results[r])) out[r].data = NULL;
             continue;
         }
         out[r].device = s->ctx->device; /* results stay there until they are read */
@@ -139,6 +166,8 @@ static fusor_status call(lazy_state *s, fu_error *e, lazy_plan *plan, uint32_t n
                 "fusor_assign: memory of the target is wrapped a second time, and that tensor is read or assigned too; "
                 "wrap memory once and use that handle, or slices of it");
     }
+    if (status == FUSOR_OK) status = write_last(s, e, plan, n, results, out, true);
+    else (void)write_last(s, e, plan, n, results, out, false);
 end:
     if (in != few) fu_free(in);
     if (from != few_from) fu_free(from);

@@ -217,6 +217,8 @@ typedef struct lazy_result {
 } lazy_result; /* over: memory it is written to, or NULL */
 /* The plan of s->order with these results: found, or made. Borrowed from s. Its parameters are the leaves and the
  * scalars of s->order, in order: each slot's own scalars come right before the slot. */
+/* The position in s->order of a leaf that reads m, whose buffer a result may be written over; -1: none. */
+int lazy_leaf_of(const lazy_state *s, const lazy_storage *m);
 fusor_status lazy_plan_get(lazy_state *s, fu_error *e, uint32_t n, const lazy_result *results, lazy_plan **out);
 void lazy_plans_free(lazy_state *s);
 

@@ -189,8 +189,7 @@ static bool put_op(lazy_state *s, const size_map *m, const lazy_slot *x) {
     return good;
 }
 
-/* The position in s->order of a leaf that reads m, whose buffer a result may be written over; -1: none. */
-static int leaf_of(const lazy_state *s, const lazy_storage *m) {
+int lazy_leaf_of(const lazy_state *s, const lazy_storage *m) {
     for (uint32_t r = m->readers; r; r = lazy_at(s, r)->next_reader)
         if (lazy_at(s, r)->mark == s->mark) return (int)lazy_at(s, r)->index;
     return -1;
@@ -206,7 +205,7 @@ static fusor_status make_key(lazy_state *s, fu_error *e, const size_map *m, uint
     }
     for (uint32_t r = 0; good && r < n; r++) {
         int32_t pair[2] = {(int32_t)lazy_at(s, results[r].slot)->index,
-                           results[r].over ? leaf_of(s, results[r].over) : -1};
+                           results[r].over ? lazy_leaf_of(s, results[r].over) : -1};
         good = put(s, "R", 1) && put(s, pair, sizeof pair);
     }
     return good ? FUSOR_OK : lazy_no_memory(e);
@@ -289,7 +288,7 @@ static bool build(building *b, uint32_t n, const lazy_result *results) {
         if (x->kind == SLOT_OP && lazy_has_hints(x) && lazy_add_hints(s, g, x, b->id) != FUSOR_OK) return false;
     }
     for (uint32_t r = 0; r < n; r++) {
-        int leaf = results[r].over ? leaf_of(s, results[r].over) : -1;
+        int leaf = results[r].over ? lazy_leaf_of(s, results[r].over) : -1;
         ir_result out = {.name = fu_format(g->arena, "r%u", r),
                          .node = b->id[lazy_at(s, results[r].slot)->index],
                          .is_declared = true};

@@ -339,6 +339,44 @@ Test(lazy, inner_scopes_that_fail_leave_outer_assignments) {
     fusor_context_free(ctx);
 }
 
+/* A step whose index is refused when the others have been computed writes nothing, also where nothing reads what it would
+ * write over; the next one is whole. */
+Test(lazy, a_refused_index_leaves_what_was_assigned) {
+    for (int by_reference = 0; by_reference < 2; by_reference++) {
+        if (by_reference) setenv("FUSOR_DEVICE", "reference", 1);
+        fusor_context *ctx = new_context(0);
+        float a[4], b[4] = {7, 8, 9, 10}, y[2];
+        uint8_t c[4];
+        int64_t at[2] = {0, 9};
+        fusor_tensor A = fusor_wrap(ctx, a, FUSOR_F32, FUSOR_SHAPE(4)),
+                     C = fusor_wrap(ctx, c, FUSOR_BOOL, FUSOR_SHAPE(4)),
+                     Y = fusor_wrap(ctx, y, FUSOR_F32, FUSOR_SHAPE(2)),
+                     B = fusor_wrap_const(ctx, b, FUSOR_F32, FUSOR_SHAPE(4)),
+                     I = fusor_wrap_const(ctx, at, FUSOR_I64, FUSOR_SHAPE(2));
+        for (int way = 0; way < 4; way++)
+            for (int is_good = 0; is_good < 2; is_good++) {
+                fusor_status status;
+                for (int i = 0; i < 4; i++) a[i] = 1, c[i] = 1;
+                y[0] = y[1] = -1;
+                at[1] = is_good ? 3 : 9;
+                FUSOR_SCOPE(ctx, &status) {
+                    OK(fusor_assign(A, way == 0   ? fusor_add(B, 1)
+                                       : way == 1 ? fusor_f(8)
+                                       : way == 2 ? fusor_flip(B, 1, ((int64_t[]){0}))
+                                                  : fusor_softmax(B, 0)));
+                    OK(fusor_assign(C, fusor_gt(B, 8)));
+                    OK(fusor_assign(Y, fusor_take(B, fusor_add(I, 0), 0)));
+                }
+                cr_assert_eq(status, is_good ? FUSOR_OK : FUSOR_ERROR_INDEX);
+                static const float first[] = {8, 8, 10, 0.0321f};
+                cr_assert_float_eq(a[0], is_good ? first[way] : 1, 1e-4, "way %d: %g", way, a[0]);
+                cr_assert(c[0] == !is_good && c[3] == 1 && y[0] == (is_good ? 7 : -1) && y[1] == (is_good ? 10 : -1));
+            }
+        fusor_context_free(ctx);
+        unsetenv("FUSOR_DEVICE");
+    }
+}
+
 /* The C forms whose arguments the table does not decide: each attribute reaches its place. */
 Test(lazy, reductions_running_sums_and_norms) {
     fusor_context *ctx = new_context(0);
