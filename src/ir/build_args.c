@@ -51,6 +51,13 @@ bool ast_size_build(ast *m, ir_graph *g, uint32_t mark, const ast_size *size, ir
             AST_FAIL(m, FUSOR_ERROR_SHAPE, item->loc, "a size divides by zero");
             return false;
         }
+        /* Of its own: M/M is 1 and N/M - N/M is 0 where M is not. */
+        if (item->kind == AST_SIZE_DIV)
+            ir_add_check(g, (ir_check){.a = b,
+                                       .b = ir_size_const(g->sizes, 1),
+                                       .kind = IR_CHECK_NOT_ZERO,
+                                       .what = "a size expression divides by zero",
+                                       .loc = item->loc});
         v = item->kind == AST_SIZE_ADD   ? ir_size_add(g->sizes, a, b)
             : item->kind == AST_SIZE_SUB ? ir_size_sub(g->sizes, a, b)
             : item->kind == AST_SIZE_MUL ? ir_size_mul(g->sizes, a, b)

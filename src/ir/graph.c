@@ -156,9 +156,11 @@ ir_id ir_add_literal(ir_graph *g, ir_dtype t, ir_bits bits) {
 
 void ir_add_check(ir_graph *g, ir_check check) {
     enum { WINDOW = 32 }; /* repeats come soon after each other; a longer search would be quadratic */
-    const bool holds = check.kind == IR_CHECK_EQUAL          ? check.a == check.b && !ir_size_is_huge(g->sizes, check.a)
-                       : check.kind == IR_CHECK_NOT_NEGATIVE ? ir_size_never_negative(g->sizes, check.a)
-                                                             : ir_size_is(g->sizes, check.b, 0);
+    int64_t a;
+    const bool holds = check.kind == IR_CHECK_EQUAL ? check.a == check.b && !ir_size_is_huge(g->sizes, check.a)
+                       : check.kind == IR_CHECK_NOT_NEGATIVE
+                           ? ir_size_never_negative(g->sizes, check.a)
+                           : ir_size_is(g->sizes, check.b, 0) || (ir_size_is_const(g->sizes, check.a, &a) && a != 0);
     if (holds) return;
     const uint32_t first = g->checks.n > WINDOW ? g->checks.n - WINDOW : 0;
     for (uint32_t i = first; i < g->checks.n; i++) {
