@@ -259,7 +259,7 @@ static uint64_t hash_program(fu_arena *arena, const ir_graph *g) {
     return fu_hash(text.at, text.n, 0);
 }
 
-fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_executable **out) {
+static fusor_status compile_program(fu_error *e, const compile_request *r, fusor_executable **out) {
     rt_exec *volatile exec = NULL;
     rt_exec *made = NULL;
     ir_plan *plan = NULL;
@@ -306,4 +306,12 @@ fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_exe
     if (is_interim) exe->job = start_compile(r);
     *out = exe;
     return FUSOR_OK;
+}
+
+fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_executable **out) {
+    rt_fpenv environment;
+    rt_fpenv_enter(&environment); /* constants are computed, and weights packed */
+    const fusor_status status = compile_program(e, r, out);
+    rt_fpenv_leave(&environment);
+    return status;
 }

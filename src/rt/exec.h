@@ -11,6 +11,7 @@
  * device. */
 #include "ir/plan.h"
 #include "rt/cache.h"
+#include "rt/fpenv.h"
 #include "rt/probes.h"
 #include "rt/profile.h"
 
@@ -99,7 +100,7 @@ typedef struct rt_again {
 rt_again rt_call_single(const rt_call *c);
 /* As rt_call_again. */
 static inline bool rt_again_run(const rt_again *a) {
-    if (!a->fn) return false;
+    if (!a->fn || __builtin_expect(rt_fpenv_is_other(), 0)) return false;
     if (a->profile && __builtin_expect(atomic_load_explicit(a->profile, memory_order_acquire) != NULL, 0)) return false;
     RT_PROBE_RUN(a->symbol, a->n_phases, a->tiles);
     return __builtin_expect(a->fn(a->args, 0, a->tiles) == 0, 1);

@@ -49,7 +49,7 @@ void exec_again_make(frame *f) {
 }
 
 bool exec_again(const frame *f) {
-    if (f->again_is != AGAIN_YES) return false;
+    if (f->again_is != AGAIN_YES || __builtin_expect(rt_fpenv_is_other(), 0)) return false;
     if (f->profile) {
         rt_profile *p = atomic_load_explicit(f->profile, memory_order_acquire);
         if (__builtin_expect(p && atomic_load_explicit(&p->on, memory_order_relaxed), 0)) return false;

@@ -533,8 +533,11 @@ fusor_status exec_run(frame *f, fu_error *e) {
 
 fusor_status exec_complete(frame *f, fu_error *e) {
     if (f->device) return exec_device_call(f, e);
+    rt_fpenv environment;
+    rt_fpenv_enter(&environment);
     exec_copy_in(f);
-    FU_TRY(exec_run(f, e));
-    exec_copy_out(f);
-    return FUSOR_OK;
+    const fusor_status status = exec_run(f, e);
+    if (status == FUSOR_OK) exec_copy_out(f);
+    rt_fpenv_leave(&environment);
+    return status;
 }

@@ -3,6 +3,7 @@
 #include "rt/threads.h"
 #include "base/arena.h"
 #include "rt/fork.h"
+#include "rt/fpenv.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -55,6 +56,8 @@ static void set_up(deal *d, const rt_phase *p, int n_threads) {
 }
 
 static void take_tiles(deal *d, const rt_phase *p, int worker) {
+    rt_fpenv environment;
+    rt_fpenv_enter(&environment);
     depth++;
     for (int i = 0; i < d->n_shares; i++) {
         share *s = &d->part[(worker + i) % d->n_shares];
@@ -68,13 +71,17 @@ static void take_tiles(deal *d, const rt_phase *p, int worker) {
         }
     }
     depth--;
+    rt_fpenv_leave(&environment);
 }
 
 static void run_serial(int n_phases, const rt_phase *phases) {
+    rt_fpenv environment;
+    rt_fpenv_enter(&environment);
     depth++;
     for (int i = 0; i < n_phases; i++)
         if (phases[i].n_tiles > 0) phases[i].fn(phases[i].user, 0, 0, phases[i].n_tiles);
     depth--;
+    rt_fpenv_leave(&environment);
 }
 
 /* What one worker does. barrier: all workers wait for each other. */

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* fpenv_test.c: callers that trap floating-point exceptions, flush subnormals or round another way get the same bits, and
+ * have their environment back. */
+#include "api_test.h"
+#include "../host_level.h"
+#include <fenv.h>
+#include <stdlib.h>
+#ifdef __SSE__
+#include <xmmintrin.h>
+
+enum { MANY = 200000, N_WAYS = 5 };
+
+static void set_environment(int way) {
+    if (way == 1) feenableexcept(FE_DIVBYZERO | FE_INVALID | FE_OVERFLOW);
+    if (way == 2) feenableexcept(FE_ALL_EXCEPT);
+    if (way == 3) _mm_setcsr(_mm_getcsr() | 0x8040); /* FTZ and DAZ, as -ffast-math sets them */
+    if (way == 4) fesetround(FE_UPWARD);
+}
+
+/* Calls, prepared calls, the calls again that a prepared one makes shorter, sequences of sets, lazy tensors. */
+static void gives_its_bits(const char *level, int threads) {
+    static const char text[] =
+        "func @f(%x: f32[N], %y: f32[N]) -> (f32[N], f32[N], f32[]) { %q = div(%x, %y) "
+        "%t = mul(%x, 0.1) %e = exp(%t) %d = mul(%t, 1e-38) %s = reduce_sum(%e) return %q, %d, %s }";
+    static float x[MANY], y[MANY], want[2][MANY], got[2][MANY], want_sum, got_sum;
+    for (int i = 0; i < MANY; i++) x[i] = (float)(i % 100 - 50), y[i] = (float)(i % 7);
+    for (int way = 0; way < N_WAYS; way++) {
+        set_environment(way);
+        const unsigned before = _mm_getcsr() & ~0x3fu;
+        fusor_context *ctx = new_context_for(level, threads);
+        fusor_executable *exe;
+        fusor_call *call;
+        fusor_buffer in[2] = {{.data = x, .dtype = FUSOR_F32, .rank = 1, .shape = {MANY}},
+                              {.data = y, .dtype = FUSOR_F32, .rank = 1, .shape = {MANY}}},
+                     out[3] = {in[0], in[0], {.data = way ? &got_sum : &want_sum, .dtype = FUSOR_F32}};
+        for (int i = 0; i < 2; i++) out[i].data = way ? got[i] : want[i];
+        OK(fusor_compile_text(ctx, text, NULL, &exe));
+        OK(fusor_executable_prepare(exe, 2, in, 3, out, &call));
+        for (int run = 0; run < 5; run++) {
+            memset(got, 0, sizeof got);
+            got_sum = 0;
+            if (run < 2) OK(fusor_executable_call(exe, 2, in, 3, out));
+            else OK(fusor_call_run(call));
+            const bool is_same =
+                !way || (!memcmp(want, got, sizeof got) && !memcmp(&want_sum, &got_sum, sizeof got_sum));
+            const unsigned after = _mm_getcsr() & ~0x3fu;
+            fesetenv(FE_DFL_ENV); /* asserts compute too */
+            cr_assert(is_same, "%s, %d threads, way %d, run %d: other bits", level, threads, way, run);
+            cr_assert_eq(after, before, "way %d, run %d: %x, but %x before", way, run, after, before);
+            set_environment(way);
+        }
+        fusor_tensor X = fusor_wrap(ctx, x, FUSOR_F32, FUSOR_SHAPE(MANY)),
+                     Y = fusor_wrap(ctx, y, FUSOR_F32, FUSOR_SHAPE(MANY));
+        OK(fusor_read(fusor_div(X, Y), got[0], sizeof got[0]));
+        fesetenv(FE_DFL_ENV);
+        cr_assert_eq(memcmp(want[0], got[0], sizeof got[0]), 0, "lazy, way %d: other bits", way);
+        fusor_call_free(call);
+        fusor_executable_free(exe);
+        fusor_context_free(ctx);
+    }
+    cr_assert(want[0][7 * 7] != 0 && want[1][49] != 0 && want[1][49] > -1e-38 && want[1][49] < 1e-38); /* subnormal */
+}
+
+Test(fpenv, the_callers_changes_nothing) {
+    for (int level = 0; level < IR_LEVEL_COUNT; level++)
+        if (host_has_level(level))
+            for (int threads = 1; threads < 3; threads++) gives_its_bits(ir_levels[level].short_name, threads);
+}
+Test(fpenv, the_reference_evaluators_neither) {
+    setenv("FUSOR_DEVICE", "reference", 1);
+    gives_its_bits(NULL, 1);
+}
+#endif
