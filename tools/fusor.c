@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* fusor.c: the command. Reads the command line, runs the subcommand, turns its outcome into an exit status. */
 #include "report.h"
+#include "base/file.h"
 #include "rt/cpuinfo.h"
 #include "rt/compiler.h"
 #include <locale.h>
@@ -29,9 +30,25 @@ static int run_tool(tool *t, int argc, char **argv) {
     return status ? status : flushed;
 }
 
+/* Half of a file is of no use to anybody. */
+static void end_by(int signal_number) {
+    fu_file_unlink_temps();
+    (void)raise(signal_number); /* SA_RESETHAND: as if there were no handler */
+}
+
+static void set_signals(void) {
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+    (void)signal(SIGPIPE, SIG_IGN); /* writes report it instead */
+    (void)signal(SIGXFSZ, SIG_IGN);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        struct sigaction old, new = {.sa_handler = end_by, .sa_flags = SA_RESETHAND};
+        if (sigaction(ends[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL) (void)sigaction(ends[i], &new, NULL);
+    }
+}
+
 int main(int argc, char **argv) {
     static tool t;
-    (void)signal(SIGPIPE, SIG_IGN); /* writes report it instead */
+    set_signals();
     (void)setlocale(LC_ALL, "C");
     fu_arena_init(&t.arena, &t.oom);
     int status;

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +88,27 @@ void fu_file_unmap(fu_mapping *m) {
     *m = (fu_mapping){0};
 }
 
-int fu_write_parts(int fd, const fu_part *parts, int n) {
+void fu_size_limit_enter(sigset_t *was) {
+    sigset_t limit;
+    const int e = errno;
+    sigemptyset(&limit);
+    sigaddset(&limit, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &limit, was);
+    errno = e;
+}
+
+void fu_size_limit_leave(const sigset_t *was) {
+    sigset_t limit;
+    const int e = errno;
+    sigemptyset(&limit);
+    sigaddset(&limit, SIGXFSZ);
+    /* It is sent to the thread that writes. Where the thread had it blocked, it may be somebody's. */
+    if (!sigismember(was, SIGXFSZ)) (void)sigtimedwait(&limit, NULL, &(struct timespec){0, 0});
+    pthread_sigmask(SIG_SETMASK, was, NULL);
+    errno = e;
+}
+
+static int write_parts(int fd, const fu_part *parts, int n) {
     for (int i = 0; i < n; i++) {
         const char *p = parts[i].data;
         size_t left = parts[i].bytes;
@@ -102,10 +124,44 @@ int fu_write_parts(int fd, const fu_part *parts, int n) {
     return 0;
 }
 
+int fu_write_parts(int fd, const fu_part *parts, int n) {
+    sigset_t was;
+    fu_size_limit_enter(&was);
+    const int e = write_parts(fd, parts, n);
+    fu_size_limit_leave(&was);
+    return e;
+}
+
+/* Names of files that are being made. One more than there is room for is not listed. */
+static struct {
+    atomic_int state; /* 0: free, 1: its name is being written, 2: there is such a file */
+    char name[PATH_MAX];
+} temps[8];
+enum { N_TEMPS = sizeof temps / sizeof *temps };
+
+static int list_temp(const char *name) {
+    for (int i = 0; i < N_TEMPS; i++) {
+        int is_free = 0;
+        if (!atomic_compare_exchange_strong(&temps[i].state, &is_free, 1)) continue;
+        memcpy(temps[i].name, name, strlen(name) + 1);
+        atomic_store(&temps[i].state, 2);
+        return i;
+    }
+    return -1;
+}
+static void unlist_temp(int i) {
+    if (i >= 0) atomic_store(&temps[i].state, 0);
+}
+
+void fu_file_unlink_temps(void) {
+    for (int i = 0; i < N_TEMPS; i++)
+        if (atomic_load(&temps[i].state) == 2) (void)unlink(temps[i].name);
+}
+
 static int write_temp(const char *path, unsigned mode, bool is_exact, const fu_part *parts, int n) {
     static atomic_uint serial;
     char temp[PATH_MAX];
-    int fd = -1, e = 0;
+    int fd = -1, e = 0, listed = -1;
     /* The name has the process, a counter and the time: threads, processes and what a killed process of the same id
      * (another PID namespace) left behind do not meet; where they do, O_EXCL says so and the next name is tried. */
     for (int attempt = 0; attempt < 16 && fd < 0; attempt++) {
@@ -117,6 +173,7 @@ static int write_temp(const char *path, unsigned mode, bool is_exact, const fu_p
         fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, (mode_t)mode);
         e = fd < 0 ? errno : 0;
         if (e && e != EEXIST) return e;
+        if (!e) listed = list_temp(temp);
     }
     if (fd < 0) return e;
     if (is_exact && fchmod(fd, (mode_t)mode)) e = 0; /* a file system without modes */
@@ -125,6 +182,7 @@ static int write_temp(const char *path, unsigned mode, bool is_exact, const fu_p
     if (close(fd) && !e && errno != EINTR) e = errno;
     if (!e && rename(temp, path)) e = errno;
     if (e) unlink(temp);
+    unlist_temp(listed);
     return e;
 }
 

@@ -2,6 +2,7 @@
 #ifndef FU_FILE_H
 #define FU_FILE_H
 /* Files: whole reads, private maps, atomic writes (a file appears whole or not at all). Return 0 or an errno value. */
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -31,6 +32,12 @@ int fu_file_write_atomic(const char *path, unsigned mode, const fu_part *parts, 
 int fu_file_write(const char *path, const fu_part *parts, int n);
 int fu_file_replace(const char *path, unsigned mode, const fu_part *parts, int n); /* no devices and pipes: ESPIPE */
 int fu_write_parts(int fd, const fu_part *parts, int n);
+/* Between the two a write or ftruncate past RLIMIT_FSIZE fails with EFBIG, and SIGXFSZ does not kill the process. Keeps
+ * errno. */
+void fu_size_limit_enter(sigset_t *was);
+void fu_size_limit_leave(const sigset_t *was);
+/* Deletes the files that writes in progress are making; may be called by a signal handler that ends the process. */
+void fu_file_unlink_temps(void);
 /* What it replaces: the file (PATH_MAX bytes), links resolved, and its mode, 0 where there is none yet. ESPIPE: a device
  * or a pipe. */
 int fu_file_resolve(const char *path, char *real, unsigned *mode_out);

@@ -4,6 +4,7 @@
 #include "base/small.h"
 #include "base/log.h"
 #include "base/env.h"
+#include "base/file.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -28,13 +29,7 @@ int64_t fu_now_ns(void) {
 }
 
 static void write_all(int fd, const char *text, size_t n) {
-    while (n) {
-        ssize_t done = write(fd, text, n);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) return; /* nobody to tell */
-        text += done;
-        n -= (size_t)done;
-    }
+    (void)fu_write_parts(fd, &(fu_part){text, n}, 1); /* nobody to tell */
 }
 
 /* FUSOR_LOG_FILE or stderr. Opened for each use: tests and long-running services move the file. */

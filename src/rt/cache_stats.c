@@ -2,6 +2,7 @@
 /* cache_stats.c: the losable counters of a cache directory, DIR/stats: header, counters, uses by key; a checksum over
  * all of it. It is rewritten in place under flock: a torn write fails the checksum and counting begins anew. */
 #include "rt/cache_stats.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -130,14 +131,13 @@ static int open_locked(const rt_dir *d, bool *is_forbidden) {
     return fd;
 }
 
+/* In place of what is there; the file's offset is 0. */
 static bool write_all(int fd, const char *data, size_t bytes) {
-    for (size_t done = 0; done < bytes;) {
-        ssize_t n = pwrite(fd, data + done, bytes - done, (off_t)done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        done += (size_t)n;
-    }
-    return ftruncate(fd, (off_t)bytes) == 0;
+    sigset_t was;
+    fu_size_limit_enter(&was);
+    const bool is_good = !fu_write_parts(fd, &(fu_part){data, bytes}, 1) && ftruncate(fd, (off_t)bytes) == 0;
+    fu_size_limit_leave(&was);
+    return is_good;
 }
 
 bool rt_stats_add(const rt_dir *d, rt_stats_delta *delta) {
