@@ -338,6 +338,9 @@ int cmd_cache(tool *t) {
     if ((status = cache_directory(t, dir, sizeof dir)) != 0) return status;
     if (t->args.n > 1 && (action == LIST || action >= VERIFY) && action < WHY)
         return tool_usage(t, "argument '%s' was not expected", t->args.at[1]);
+    const bool is_write = action == PRUNE || action == CLEAR || action == IMPORT || (action == STATS && t->zero);
+    if (is_write && !t->dry_run && t->cache && (strcmp(t->cache, "ro") == 0 || strcmp(t->cache, "off") == 0))
+        return tool_usage(t, "--cache %s: 'cache %s' changes the directory; expected rw", t->cache, actions[action]);
     switch (action) {
     case LIST: return list(t, dir);
     case SHOW: return show(t, dir);

@@ -48,7 +48,14 @@ static int check_one(tool *t, const char *path, json_t *files) {
     if (!path) p.name = "<text>", p.text = t->text, p.length = strlen(t->text);
     else {
         int status = program_text(t, path, &p);
-        if (status) return status;
+        if (status) {
+            char *name = fu_format(&t->arena, "%s", path);
+            fu_make_utf8(name);
+            (void)json_array_append_new(files, json_pack("{s:s, s:b, s:s, s:s}", "file", name, "ok", 0, "status",
+                                                         fusor_status_name(FUSOR_ERROR_IO), "errors",
+                                                         "the file cannot be read"));
+            return status;
+        }
     }
     fusor_status status = ir_parse(&t->arena, &e, p.name, p.text, p.length, &p.module);
     char *name = fu_format(&t->arena, "%s", p.name);

@@ -375,7 +375,8 @@ static json_t *json_point(run *r, const point *p, bool with_results) {
         (void)json_array_append_new(
             a, json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:I}", "name", r->flat->results.at[i].name, "dtype",
                          fusor_dtype_name((fusor_dtype)b->dtype), "shape", report_shape(b->rank, b->shape), "min",
-                         any ? report_real(s.min) : json_null(), "max", any ? report_real(s.max) : json_null(), "mean",
+                         any ? report_element((ir_dtype)b->dtype, s.least) : json_null(), "max",
+                         any ? report_element((ir_dtype)b->dtype, s.most) : json_null(), "mean",
                          any ? report_real(s.mean) : json_null(), "nan", (json_int_t)s.n_nan));
     }
     if (with_results) (void)json_object_set_new(o, "results", a);

@@ -76,6 +76,14 @@ void tool_note(tool *t, const char *fmt, ...) {
     va_end(ap);
 }
 
+/* Errors with a place, each with its own "error:". */
+static void print_places(const tool *t, const char *text) {
+    static const char mark[] = ": error: ";
+    for (const char *at; t->use_color && (at = strstr(text, mark)); text = at + sizeof mark - 1)
+        fprintf(stderr, "%.*s: \033[1;31merror:\033[0m ", (int)(at - text), text);
+    fputs(text, stderr);
+}
+
 int tool_fail(tool *t, const fu_error *e) {
     size_t n = strlen(e->text);
     bool has_place = strstr(e->text, ": error: ") != NULL; /* FILE:LINE:COL, as compilers write it: no name before it */
@@ -84,7 +92,8 @@ int tool_fail(tool *t, const fu_error *e) {
         fprintf(stderr,
                 t->use_color ? "fusor%s%s: \033[1;31merror:\033[0m " : "fusor%s%s: error: ", t->command ? " " : "",
                 t->command ? t->command->name : "");
-    fprintf(stderr, "%s%s", e->text, n && e->text[n - 1] == '\n' ? "" : "\n");
+    print_places(t, e->text);
+    if (!n || e->text[n - 1] != '\n') fputc('\n', stderr);
     switch (e->status) {
     case FUSOR_OK: return EXIT_DONE;
     case FUSOR_ERROR_ARGUMENT:

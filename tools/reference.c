@@ -181,7 +181,9 @@ static void print_environment(void) {
          "switches it off for a\n"
          "context, and set-user-id programs do not see it. `fusor info` prints what is in force. A value that is none "
          "of the expected ones counts\n"
-         "as the default; the context's log and the command's stderr say so.\n\n"
+         "as the default; the context's log and the command's stderr say so. Of FUSOR_THREADS, FUSOR_TARGET and "
+         "FUSOR_DEVICE it is an\n"
+         "error of the command, as of their options.\n\n"
          "| variable | type | default | meaning |\n|---|---|---|---|");
     for (int i = 0; i < FU_ENV_COUNT; i++) {
         const fu_env_info *v = &fu_env_table[i];

@@ -117,8 +117,19 @@ static int64_t count(const fusor_buffer *b) {
     return n;
 }
 
+/* Of 64-bit integers, neighbours may be the same double. */
+static bool is_less(ir_dtype t, ir_bits a, double as_real, ir_bits b, double bs_real) {
+    if (t == FUSOR_I64) return (int64_t)a < (int64_t)b;
+    return t == FUSOR_U64 ? a < b : as_real < bs_real;
+}
+
+json_t *report_element(ir_dtype t, ir_bits bits) {
+    if (t == FUSOR_I64 || (t == FUSOR_U64 && bits <= INT64_MAX)) return json_integer((json_int_t)bits);
+    return report_real(ir_bits_to_double(t, bits));
+}
+
 report_summary report_summarize(const fusor_buffer *b) {
-    report_summary s = {NAN, NAN, NAN, count(b), 0};
+    report_summary s = {.min = NAN, .max = NAN, .mean = NAN, .n = count(b)};
     double sum = 0;
     int64_t n = 0;
     for (int64_t i = 0; i < s.n; i++) {
@@ -127,8 +138,9 @@ report_summary report_summarize(const fusor_buffer *b) {
             s.n_nan++;
             continue;
         }
-        if (!n || v < s.min) s.min = v;
-        if (!n || v > s.max) s.max = v;
+        const ir_bits bits = element_bits(b, i);
+        if (!n || is_less((ir_dtype)b->dtype, bits, v, s.least, s.min)) s.min = v, s.least = bits;
+        if (!n || is_less((ir_dtype)b->dtype, s.most, s.max, bits, v)) s.max = v, s.most = bits;
         sum += v;
         n++;
     }

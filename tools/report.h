@@ -11,6 +11,8 @@ json_t *report_new(const char *schema);
 int report_print(tool *t, json_t *document);
 /* NaN and infinities, which JSON lacks, become "nan", "inf", "-inf". */
 json_t *report_real(double v);
+/* The same of an element; a 64-bit integer as it is where JSON's writer has it (not u64 from 2^63 on). */
+json_t *report_element(ir_dtype t, ir_bits bits);
 json_t *report_shape(int rank, const int64_t *shape);
 /* An object of sizes by name. */
 json_t *report_dims(const ir_sizes *s, const int64_t *values);
@@ -34,6 +36,7 @@ void report_table_print(report_table *table, FILE *out);
 
 typedef struct report_summary {
     double min, max, mean;
+    ir_bits least, most; /* min and max as they are in the tensor */
     int64_t n, n_nan;
 } report_summary;
 /* Over the elements that are no NaN; n counts all. */

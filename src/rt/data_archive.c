@@ -193,11 +193,10 @@ fusor_status rt_npz_find(fu_error *e, const char *label, const rt_bytes *zip, co
         is_found = true;
     }
     if (!is_found || (!name && names.count > 1)) return fail_name(e, label, name, &names);
-    if (found.flags & 1)
-        return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "%s: the member is encrypted; expected plain data", label);
+    if (found.flags & 1) return FU_FAIL(e, FUSOR_ERROR_TYPE, "%s: the member is encrypted; expected plain data", label);
     if (found.method != 0 && found.method != 8)
-        return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "%s: compression method %u; expected 0 (stored) or 8 (deflated)",
-                       label, found.method);
+        return FU_FAIL(e, FUSOR_ERROR_TYPE, "%s: compression method %u; expected 0 (stored) or 8 (deflated)", label,
+                       found.method);
     enum { LOCAL = 30 };
     if (zip->n < LOCAL || found.offset > zip->n - LOCAL || memcmp(zip->at + found.offset, "PK\3\4", 4) != 0)
         return fail_zip(e, label, "the directory points to no member");

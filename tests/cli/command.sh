@@ -103,6 +103,15 @@ expect 2 'which stage' emit two.fusor
 expect 0 'bottleneck: kernel 0 (map' run two.fusor @g a=1 --profile --runs 5
 expect 3 ':1:23: error: parameter %y: dim 0 of f32\[N-4\] is negative' run -e 'func @f(%x: f32[N],   %y: f32[N-4]) -> f32[N] { %z = neg(%x) return %z }' --fill 1 --dim N=2
 expect 3 'divides by zero' run -e 'func @f(%x: f32[N], %y: f32[4/N]) -> f32[N] { %z = neg(%x) return %z }' --fill 1 --dim N=0
+for size in N/N 0/N '(2*N)/N' '0*(6/N)' '6/N-6/N' 'N*(6/N)'; do
+    expect 3 'a size expression divides by zero' run -e "func @f(%x: f32[N]) -> f32[?] { %y = full(1, shape=[$size], dtype=f32) return %y }" --fill 1 --dim N=0
+done
+expect 3 ':1:30: error: a size expression divides by zero' run -e 'func @f(%x: f32[N], %w: f32[N/N]) -> f32[N] { return %x }' --fill 1 --dim N=0
+expect 3 'a size expression divides by zero' run -e 'func @g(%x: f32[M]) -> f32[M/M] { %y = full(1, shape=[M/M], dtype=f32) return %y } func @f(%x: f32[N]) -> f32[?] { %y = @g(%x) return %y }' @f --fill 1 --dim N=0
+expect 0 'f32\[1\]' run -e 'func @f(%x: f32[N]) -> f32[N/N] { %y = full(1, shape=[N/N], dtype=f32) return %y }' --fill 1 --dim N=3
+expect 0 '"max": 9223372036854775807' run -e 'func @f() -> (%w: i64) { %w = full(9223372036854775807, shape=[], dtype=i64) return %w }' --json
+expect 3 "$(printf '\033\\[1;31merror:\033\\[0m there is no value %%z')" check --color=always -e 'func @f(%x: f32) -> f32 { return %z }'
+expect 4 '"file": "nosuch"' check --json two.fusor nosuch
 expect 3 'overflow 64 bits' run -e 'func @f(%x: f32[N,N]) -> f32 { %y = reduce_sum(%x) return %y }' x=1 --dim N=4e9
 json fusor-run/1 'profile.0.calls profile.0.gb_s profile.0.share' run two.fusor @g a=1 --profile --runs 5
 
@@ -365,6 +374,25 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
         [ -z "$died" ] && ok || bad "it dies in this many MB:$died"
     fi
 fi
+expect 2 "'cache clear' changes the directory; expected rw" cache clear --cache ro
+expect 2 "'cache import' changes the directory; expected rw" cache import nosuch --cache off
+# A limit on the size of files is a disk that is full: no new kernels on it, no results, no signal.
+(ulimit -f 0; exec "$fusor" run -e 'func @f(%x: f32[N]) -> f32[N] { %a = cosh(%x) %y = sub(%a, 0.25) return %y }' \
+    --fill 1 --dim N=3 --cache-dir "$PWD/limited") 2>&1 </dev/null | cat >out
+grep -q 'File too large; new kernels stay in memory' out && grep -q '^%y: f32\[3\]' out && ok || bad "a limit on files: $(cat out)"
+(ulimit -f 0; "$fusor" eval 'a+1' --fill 1 --dim 3 -o result=limited.npy; echo "status $?") 2>&1 </dev/null | cat >out
+grep -q 'limited.npy: cannot write: File too large' out && grep -q 'status 4' out && ok || bad "-o past a limit on files: $(cat out)"
+# A file appears whole or not at all, and what was being written of it goes with the process.
+for signal in TERM INT HUP; do
+    env --default-signal "$fusor" eval 'a+1' --fill 1 --dim 2e7 -o result=cut.npy >out 2>err </dev/null &
+    pid=$!
+    until ls cut.npy* >/dev/null 2>&1 || ! kill -0 $pid 2>/dev/null; do :; done
+    kill -$signal $pid 2>/dev/null
+    wait $pid 2>/dev/null
+    rm -f cut.npy
+    ls cut.npy* >/dev/null 2>&1 && bad "SIG$signal leaves $(ls cut.npy*)" || ok
+    rm -f cut.npy*
+done
 expect 2 'cache why: expected FILE' cache why
 expect 2 'no entry' cache show ffffffffffffffffffff
 expect 2 'unknown action' cache lsit
