@@ -145,6 +145,15 @@ static int in_child(bool is_sequence, const char *function, long nth, int code) 
     return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
 }
 
+/* Each process of a sanitizer looks for leaks, which takes most of its time: one code each there, in turns. */
+static bool takes_code(int call, int code) {
+#ifdef __SANITIZE_ADDRESS__
+    return call % 3 == code;
+#else
+    return call >= 0 && code >= 0;
+#endif
+}
+
 static void fail_each_call(bool is_sequence) {
     static const int codes[] = {1, 2, 719};
     long total[N_FAKE_FUNCTIONS];
@@ -169,6 +178,7 @@ static void fail_each_call(bool is_sequence) {
     for (int f = 0; f < N_FAKE_FUNCTIONS; f++)
         for (long nth = 1; nth <= total[f] && nth <= 40; nth++)
             for (int c = 0; c < 3; c++) {
+                if (!takes_code(f + (int)nth, c)) continue;
                 const int rc = in_child(is_sequence, fake_functions[f], nth, codes[c]);
                 cr_assert(rc < 2, "%s, call %ld gives %d: %d", fake_functions[f], nth, codes[c], rc);
                 n_failed += rc == 0;
