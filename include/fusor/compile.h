@@ -73,8 +73,8 @@ FUSOR_API int fusor_would_compile(const fusor_executable *exe, int n_inputs, con
 typedef struct fusor_call fusor_call;
 /** Checks the buffers once; fusor_call_run then runs on the same memory. The buffers' memory must outlive the call
  *  object.
- *  **Threads**: one prepared call is run by one thread at a time. **Cost** of a run on one thread: 1 ns besides its
- *  kernel's work where it is one launch, else some 10 ns. */
+ *  **Threads**: one prepared call is run by one thread at a time. **Cost** of a run on one thread: 2 ns besides its
+ *  kernel's work where it is one launch, else some 11 ns. */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_prepare(fusor_executable *exe, int n_inputs,
                                                                  const fusor_buffer *inputs, int n_outputs,
                                                                  fusor_buffer *outputs, fusor_call **out);
