@@ -100,17 +100,10 @@ static uint32_t count_params(const lazy_state *s) {
     return n;
 }
 
-/* May an index turn out to be out of range when other steps have run? */
-static bool may_refuse(const ir_plan *p) {
-    for (uint32_t i = 0; i < p->steps.n; i++)
-        if (p->steps.at[i].kind == IR_STEP_CHECK || p->steps.at[i].kind == IR_STEP_REFERENCE) return true;
-    return false;
-}
-
 /* Is result r assigned to memory that the program does not read, and made elsewhere first, so that a refused index leaves
  * what was there? Memory that it reads is a parameter, for which the plan sees to that. */
 static bool is_written_last(const lazy_state *s, const lazy_plan *plan, const lazy_result *r) {
-    return r->over && lazy_leaf_of(s, r->over) < 0 && may_refuse(rt_exec_plan(plan->exec));
+    return r->over && plan->may_refuse && lazy_leaf_of(s, r->over) < 0;
 }
 
 /* Results that waited go where they were assigned to; or nowhere, if the call failed. */
@@ -123,6 +116,8 @@ static fusor_status write_last(lazy_state *s, fu_error *e, const lazy_plan *plan
         if (is_good) memory_put(s->ctx, &out[r]);
         out[r] = results[r].over->buffer;
     }
+    for (uint32_t r = 0; r < n && status != FUSOR_OK; r++)
+        if (!results[r].over) memory_put(s->ctx, &out[r]);
     return status;
 }
 

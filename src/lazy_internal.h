@@ -121,6 +121,7 @@ typedef struct lazy_plan {
     unsigned char *key;
     rt_exec *exec;         /* NULL: this program needs its sizes baked; look with them */
     fusor_executable *exe; /* device "auto": it has exec too; its context is not held. Else NULL */
+    bool may_refuse;       /* an index, when other steps have run */
     bool is_cpu_only;      /* "auto": the other side cannot be had */
     bool has_side;
     rt_side side; /* of the evaluation before */

@@ -367,6 +367,13 @@ static lazy_plan *find_plan(lazy_state *s, uint64_t hash) {
     return NULL;
 }
 
+/* May an index turn out to be out of range when other steps have run? */
+static bool may_refuse(const ir_plan *p) {
+    for (uint32_t i = 0; i < p->steps.n; i++)
+        if (p->steps.at[i].kind == IR_STEP_CHECK || p->steps.at[i].kind == IR_STEP_REFERENCE) return true;
+    return false;
+}
+
 static fusor_status new_plan(lazy_state *s, fu_error *e, uint64_t hash, rt_exec *exec, fusor_executable *exe,
                              lazy_plan **out) {
     while (s->n_plans >= LAZY_PLANS) drop_oldest(s);
@@ -382,6 +389,7 @@ static fusor_status new_plan(lazy_state *s, fu_error *e, uint64_t hash, rt_exec 
     memcpy(key, s->key, s->key_bytes);
     *p = (lazy_plan){
         .hash = hash, .used = ++s->plan_clock, .bytes = (uint32_t)s->key_bytes, .key = key, .exec = exec, .exe = exe};
+    p->may_refuse = exec && may_refuse(rt_exec_plan(exec));
     p->next = s->plans[hash % LAZY_PLANS];
     s->plans[hash % LAZY_PLANS] = p;
     s->n_plans++;
