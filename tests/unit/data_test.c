@@ -300,10 +300,10 @@ Test(data, deflated_members_must_be_what_they_say) {
     read_fails(save("bomb.npz", &b), 0, FUSOR_ERROR_SYNTAX, "1032");
     b = good;
     b.at[record + 10] = 12;
-    read_fails(save("bzip.npz", &b), 0, FUSOR_ERROR_UNSUPPORTED, "12");
+    read_fails(save("bzip.npz", &b), 0, FUSOR_ERROR_TYPE, "12");
     b = good;
     b.at[record + 8] |= 1;
-    read_fails(save("secret.npz", &b), 0, FUSOR_ERROR_UNSUPPORTED, "encrypted");
+    read_fails(save("secret.npz", &b), 0, FUSOR_ERROR_TYPE, "encrypted");
     b = good;
     b.at[30 + 5] ^= 0xff;
     read_fails(save("damaged.npz", &b), 0, FUSOR_ERROR_SYNTAX, "malformed .npz");
