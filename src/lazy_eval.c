@@ -106,15 +106,14 @@ static bool is_written_last(const lazy_state *s, const lazy_plan *plan, const la
     return r->over && plan->may_refuse && lazy_leaf_of(s, r->over) < 0;
 }
 
-/* Results that waited go where they were assigned to; or nowhere, if the call failed. */
+/* After the call: results that waited go where they were assigned to. */
 static fusor_status write_last(lazy_state *s, fu_error *e, const lazy_plan *plan, uint32_t n,
-                               const lazy_result *results, fusor_buffer *out, bool is_good) {
+                               const lazy_result *results, const fusor_buffer *out) {
     fusor_status status = FUSOR_OK;
     for (uint32_t r = 0; r < n; r++) {
         if (!is_written_last(s, plan, &results[r])) continue;
-        if (is_good && status == FUSOR_OK) status = memory_copy(s->ctx, e, &out[r], &results[r].over->buffer);
-        if (is_good) memory_put(s->ctx, &out[r]);
-        out[r] = results[r].over->buffer;
+        if (status == FUSOR_OK) status = memory_copy(s->ctx, e, &out[r], &results[r].over->buffer);
+        memory_put(s->ctx, &out[r]);
     }
     for (uint32_t r = 0; r < n && status != FUSOR_OK; r++)
         if (!results[r].over) memory_put(s->ctx, &out[r]);
@@ -161,8 +160,7 @@ static fusor_status call(lazy_state *s, fu_error *e, lazy_plan *plan, uint32_t n
                 "fusor_assign: memory of the target is wrapped a second time, and that tensor is read or assigned too; "
                 "wrap memory once and use that handle, or slices of it");
     }
-    if (status == FUSOR_OK) status = write_last(s, e, plan, n, results, out, true);
-    else (void)write_last(s, e, plan, n, results, out, false);
+    if (status == FUSOR_OK) status = write_last(s, e, plan, n, results, out);
 end:
     if (in != few) fu_free(in);
     if (from != few_from) fu_free(from);

@@ -339,7 +339,7 @@ int cmd_cache(tool *t) {
     if (t->args.n > 1 && (action == LIST || action >= VERIFY) && action < WHY)
         return tool_usage(t, "argument '%s' was not expected", t->args.at[1]);
     const bool is_write = action == PRUNE || action == CLEAR || action == IMPORT || (action == STATS && t->zero);
-    if (is_write && !t->dry_run && t->cache && (strcmp(t->cache, "ro") == 0 || strcmp(t->cache, "off") == 0))
+    if (is_write && !t->dry_run && tool_cache_is_read_only(t))
         return tool_usage(t, "--cache %s: 'cache %s' changes the directory; expected rw", t->cache, actions[action]);
     switch (action) {
     case LIST: return list(t, dir);

@@ -40,6 +40,19 @@ static json_t *json_function(tool *t, const ir_graph *g) {
                      "results", results, "sizes", sizes, "signature", program_signature(t, g));
 }
 
+static json_t *json_file(tool *t, const char *path, bool is_good) {
+    char *name = fu_format(&t->arena, "%s", path);
+    fu_make_utf8(name);
+    return json_pack("{s:s, s:b}", "file", name, "ok", is_good);
+}
+
+/* Why a file is not ok. */
+static void add_failure(json_t *files, json_t *o, fusor_status status, const char *text) {
+    (void)json_object_set_new(o, "status", json_string(fusor_status_name(status)));
+    (void)json_object_set_new(o, "errors", json_string(text));
+    (void)json_array_append_new(files, o);
+}
+
 static int check_one(tool *t, const char *path, json_t *files) {
     program p;
     fu_error e;
@@ -49,22 +62,14 @@ static int check_one(tool *t, const char *path, json_t *files) {
     else {
         int status = program_text(t, path, &p);
         if (status) {
-            char *name = fu_format(&t->arena, "%s", path);
-            fu_make_utf8(name);
-            (void)json_array_append_new(files, json_pack("{s:s, s:b, s:s, s:s}", "file", name, "ok", 0, "status",
-                                                         fusor_status_name(FUSOR_ERROR_IO), "errors",
-                                                         "the file cannot be read"));
+            add_failure(files, json_file(t, path, false), FUSOR_ERROR_IO, "the file cannot be read");
             return status;
         }
     }
     fusor_status status = ir_parse(&t->arena, &e, p.name, p.text, p.length, &p.module);
-    char *name = fu_format(&t->arena, "%s", p.name);
-    fu_make_utf8(name);
-    json_t *o = json_pack("{s:s, s:b}", "file", name, "ok", status == FUSOR_OK);
+    json_t *o = json_file(t, p.name, status == FUSOR_OK);
     if (status != FUSOR_OK) {
-        (void)json_object_set_new(o, "status", json_string(fusor_status_name(status)));
-        (void)json_object_set_new(o, "errors", json_string(e.text));
-        (void)json_array_append_new(files, o);
+        add_failure(files, o, status, e.text);
         return tool_fail(t, &e);
     }
     json_t *functions = json_array();

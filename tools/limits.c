@@ -3,23 +3,21 @@
 #include "limits.h"
 
 static const char *dir_of(const tool *t) { return t->ctx ? fusor_cache_directory(t->ctx) : ""; }
-static bool is_read_only(const tool *t) {
-    return t->cache && (strcmp(t->cache, "off") == 0 || strcmp(t->cache, "ro") == 0);
-}
 
 static limits of(const rt_limits *all) {
     return (limits){all->peak[RT_LIMIT_F32], all->bandwidth[RT_LIMIT_MEMORY], all->n_threads, all->is_known, *all};
 }
 
 limits limits_get(tool *t, int n_threads, bool again) {
-    rt_limits all = t->ctx && context_home(t->ctx) ? context_limits(t->ctx, true)
-                                                   : rt_limits_get(dir_of(t), n_threads, is_read_only(t), again);
+    rt_limits all = t->ctx && context_home(t->ctx)
+                        ? context_limits(t->ctx, true)
+                        : rt_limits_get(dir_of(t), n_threads, tool_cache_is_read_only(t), again);
     return of(&all);
 }
 
 void limits_beside(tool *t, limits *l, double flops_per_s) {
     if (t->ctx && context_home(t->ctx)) return; /* not measured, so not measured again */
-    rt_limits_beside(&l->all, dir_of(t), is_read_only(t), flops_per_s);
+    rt_limits_beside(&l->all, dir_of(t), tool_cache_is_read_only(t), flops_per_s);
     *l = of(&l->all);
 }
 

@@ -56,6 +56,10 @@ int tool_usage(tool *t, const char *fmt, ...) {
     return EXIT_USAGE;
 }
 
+bool tool_cache_is_read_only(const tool *t) {
+    return t->cache && (strcmp(t->cache, "off") == 0 || strcmp(t->cache, "ro") == 0);
+}
+
 int tool_no_stdout(tool *t, const char *what, const char *path) {
     return path && strcmp(path, "-") == 0 ? tool_usage(t, "%s -: expected a file", what) : 0;
 }
@@ -88,10 +92,10 @@ int tool_fail(tool *t, const fu_error *e) {
     size_t n = strlen(e->text);
     bool has_place = strstr(e->text, ": error: ") != NULL; /* FILE:LINE:COL, as compilers write it: no name before it */
     (void)fflush(stdout);
-    if (!has_place)
-        fprintf(stderr,
-                t->use_color ? "fusor%s%s: \033[1;31merror:\033[0m " : "fusor%s%s: error: ", t->command ? " " : "",
-                t->command ? t->command->name : "");
+    if (!has_place) {
+        fprintf(stderr, "fusor%s%s", t->command ? " " : "", t->command ? t->command->name : "");
+        print_places(t, ": error: ");
+    }
     print_places(t, e->text);
     if (!n || e->text[n - 1] != '\n') fputc('\n', stderr);
     switch (e->status) {

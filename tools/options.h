@@ -59,6 +59,9 @@ struct tool {
 int tool_parse_options(tool *t, int argc, char **argv);
 void tool_print_help(FILE *out, const tool_command *c); /* NULL: of the whole command */
 
+/* By --cache: is nothing to be written beside or into the cache? */
+bool tool_cache_is_read_only(const tool *t);
+
 /* Messages on stderr. They return the exit status. */
 int tool_usage(tool *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int tool_no_stdout(tool *t, const char *what, const char *path); /* usage where path is "-"; NULL is fine */

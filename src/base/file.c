@@ -88,24 +88,16 @@ void fu_file_unmap(fu_mapping *m) {
     *m = (fu_mapping){0};
 }
 
-void fu_size_limit_enter(sigset_t *was) {
-    sigset_t limit;
-    const int e = errno;
-    sigemptyset(&limit);
-    sigaddset(&limit, SIGXFSZ);
-    pthread_sigmask(SIG_BLOCK, &limit, was);
-    errno = e;
+static void size_limit_enter(sigset_t *limit, sigset_t *was) {
+    sigemptyset(limit);
+    sigaddset(limit, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, limit, was);
 }
 
-void fu_size_limit_leave(const sigset_t *was) {
-    sigset_t limit;
-    const int e = errno;
-    sigemptyset(&limit);
-    sigaddset(&limit, SIGXFSZ);
+static void size_limit_leave(const sigset_t *limit, const sigset_t *was) {
     /* It is sent to the thread that writes. Where the thread had it blocked, it may be somebody's. */
-    if (!sigismember(was, SIGXFSZ)) (void)sigtimedwait(&limit, NULL, &(struct timespec){0, 0});
+    if (!sigismember(was, SIGXFSZ)) (void)sigtimedwait(limit, NULL, &(struct timespec){0, 0});
     pthread_sigmask(SIG_SETMASK, was, NULL);
-    errno = e;
 }
 
 static int write_parts(int fd, const fu_part *parts, int n) {
@@ -125,10 +117,18 @@ static int write_parts(int fd, const fu_part *parts, int n) {
 }
 
 int fu_write_parts(int fd, const fu_part *parts, int n) {
-    sigset_t was;
-    fu_size_limit_enter(&was);
+    sigset_t limit, was;
+    size_limit_enter(&limit, &was);
     const int e = write_parts(fd, parts, n);
-    fu_size_limit_leave(&was);
+    size_limit_leave(&limit, &was);
+    return e;
+}
+
+int fu_file_set_size(int fd, size_t bytes) {
+    sigset_t limit, was;
+    size_limit_enter(&limit, &was);
+    const int e = ftruncate(fd, (off_t)bytes) ? errno : 0;
+    size_limit_leave(&limit, &was);
     return e;
 }
 

@@ -2,7 +2,6 @@
 #ifndef FU_FILE_H
 #define FU_FILE_H
 /* Files: whole reads, private maps, atomic writes (a file appears whole or not at all). Return 0 or an errno value. */
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -31,11 +30,9 @@ int fu_file_write_atomic(const char *path, unsigned mode, const fu_part *parts, 
  * a file that is there keeps its mode. */
 int fu_file_write(const char *path, const fu_part *parts, int n);
 int fu_file_replace(const char *path, unsigned mode, const fu_part *parts, int n); /* no devices and pipes: ESPIPE */
+/* Past RLIMIT_FSIZE these two are EFBIG: SIGXFSZ does not kill the process. */
 int fu_write_parts(int fd, const fu_part *parts, int n);
-/* Between the two a write or ftruncate past RLIMIT_FSIZE fails with EFBIG, and SIGXFSZ does not kill the process. Keeps
- * errno. */
-void fu_size_limit_enter(sigset_t *was);
-void fu_size_limit_leave(const sigset_t *was);
+int fu_file_set_size(int fd, size_t bytes); /* ftruncate */
 /* Deletes the files that writes in progress are making; may be called by a signal handler that ends the process. */
 void fu_file_unlink_temps(void);
 /* What it replaces: the file (PATH_MAX bytes), links resolved, and its mode, 0 where there is none yet. ESPIPE: a device

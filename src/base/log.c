@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "base/env.h"
 #include "base/file.h"
-#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdatomic.h>

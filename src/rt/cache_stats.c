@@ -133,11 +133,7 @@ static int open_locked(const rt_dir *d, bool *is_forbidden) {
 
 /* In place of what is there; the file's offset is 0. */
 static bool write_all(int fd, const char *data, size_t bytes) {
-    sigset_t was;
-    fu_size_limit_enter(&was);
-    const bool is_good = !fu_write_parts(fd, &(fu_part){data, bytes}, 1) && ftruncate(fd, (off_t)bytes) == 0;
-    fu_size_limit_leave(&was);
-    return is_good;
+    return !fu_write_parts(fd, &(fu_part){data, bytes}, 1) && !fu_file_set_size(fd, bytes);
 }
 
 bool rt_stats_add(const rt_dir *d, rt_stats_delta *delta) {

@@ -63,15 +63,7 @@ static void watch_forks(void) {
 static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 /* ---- chunks ---- */
-static bool set_size(int fd, size_t bytes) {
-    sigset_t was;
-    fu_size_limit_enter(&was);
-    const bool is_set = ftruncate(fd, (off_t)bytes) == 0;
-    fu_size_limit_leave(&was);
-    return is_set;
-}
-
-/* Where RLIMIT_FSIZE allows no such file: mremap(2) from size 0 maps shared pages a second time. */
+/* Where there is no such file, or none of that size (RLIMIT_FSIZE): mremap(2) from size 0 maps shared pages a second time. */
 static void map_without_file(chunk *c, size_t bytes) {
     c->rw = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (c->rw == MAP_FAILED) return;
@@ -91,7 +83,7 @@ static chunk *new_chunk(size_t bytes) {
     int fd = memfd_create("fusor-code", MFD_CLOEXEC | MFD_EXEC);
     if (fd < 0 && errno == EINVAL) fd = memfd_create("fusor-code", MFD_CLOEXEC);
     c->rw = c->rx = MAP_FAILED;
-    if (fd >= 0 && set_size(fd, bytes)) {
+    if (fd >= 0 && !fu_file_set_size(fd, bytes)) {
         c->rx = mmap(NULL, bytes, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
         if (c->rx != MAP_FAILED) c->rw = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     } else map_without_file(c, bytes);

@@ -150,7 +150,8 @@ static bool takes_code(int call, int code) {
 #ifdef __SANITIZE_ADDRESS__
     return call % 3 == code;
 #else
-    return call >= 0 && code >= 0;
+    (void)call, (void)code;
+    return true;
 #endif
 }
 

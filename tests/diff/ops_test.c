@@ -118,6 +118,12 @@ static void has_kernels(const char *text) {
     fu_arena_free(&arena);
 }
 
+static UNUSED uint64_t hash_of(const char *text) {
+    uint64_t h = 0;
+    for (; *text; text++) h = mix(h ^ (uint8_t)*text);
+    return h;
+}
+
 #ifndef IS_FAST
 #define IS_FAST false /* the fast tier */
 #endif
@@ -143,8 +149,7 @@ static bool is_narrow_contraction(const char *text) {
  * sizes of a program, which its text chooses: a shape has every level in some of the types. */
 static bool has_level(const char *text, ir_level level, uint32_t levels) {
     if (!(levels >> level & 1) || strstr(text, "f32[") || !is_contraction(text)) return levels >> level & 1;
-    uint64_t program = 0;
-    for (const char *c = text; *c; c++) program = mix(program ^ (uint8_t)*c);
+    const uint64_t program = hash_of(text);
     int chosen = (int)(program % (uint64_t)(rt_host_level() + 1));
     while (!(levels >> chosen & 1)) chosen = (chosen + 1) % (rt_host_level() + 1);
     return (int)level == chosen;
@@ -169,8 +174,7 @@ static UNUSED bool is_of_rows; /* a program of the rows of ops.def, not of a tes
  * size and a third of the others, and programs are much alike: one in WATCHED_ONE_IN. All of it runs without them. */
 static bool is_watched(const char *text, uint64_t seed, uint32_t *levels) {
     static uint64_t last;
-    uint64_t program = 0;
-    for (const char *c = text; *c; c++) program = mix(program ^ (uint8_t)*c);
+    const uint64_t program = hash_of(text);
     const bool is_first = program != last;
     unsigned level = (unsigned)(program % 3);
     while (!(*levels >> level & 1)) level = (level + 1) % 3;

@@ -17,7 +17,7 @@ static void set_environment(int way) {
     if (way == 4) fesetround(FE_UPWARD);
 }
 
-/* Calls, prepared calls, the calls again that a prepared one makes shorter, sequences of sets, lazy tensors. */
+/* Calls, prepared calls, the calls again that a prepared one makes shorter, lazy tensors. */
 static void gives_its_bits(const char *level, int threads) {
     static const char text[] =
         "func @f(%x: f32[N], %y: f32[N]) -> (f32[N], f32[N], f32[]) { %q = div(%x, %y) "
