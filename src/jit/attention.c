@@ -386,31 +386,56 @@ static void turn_values(attention *a, run *r, LLVMValueRef count) {
     attention_call(a, WORDS_OF_ROWS, in, 5);
 }
 
-/* results = results * factors + values x weights, of keys [begin, begin + n) of the block. A panel that sees a part of
- * the block would multiply the others with 0, and they may be NaN. */
-static void add_values(attention *a, const run *r, const panel *p, LLVMValueRef begin, LLVMValueRef n,
-                       LLVMValueRef is_whole) {
+/* Keys [begin, begin + n) of a block, and which of them query i of a panel sees: low + i <= x <= high + i. */
+typedef struct seen {
+    LLVMValueRef begin, n, low, high;
+    LLVMValueRef is_whole, is_bound; /* i1: all keys of the block; queries that see different ones (NULL: never) */
+} seen;
+
+/* As add_values, by fma. */
+static void add_products(attention *a, const run *r, const panel *p, const seen *s) {
     emit *e = a->e;
-    LLVMValueRef v = attention_at(a, r->v, em_mul(e, begin, r->v_row));
-    LLVMValueRef products[9] = {
-        v, r->v_step, a->n_values, r->v_row, r->scores, n, p->results, r->factors, LLVMConstNull(e->t_ptr)};
+    em_branch b = {0};
+    LLVMValueRef v = attention_at(a, r->v, em_mul(e, s->begin, r->v_row));
+    LLVMValueRef in[11] = {v,          r->v_step,  a->n_values, r->v_row, r->scores, s->n,
+                           p->results, r->factors, NULL,        s->low,   s->high};
+    LLVMValueRef products[9];
+    for (int i = 0; i < 8; i++) products[i] = in[i];
+    products[8] = LLVMConstNull(e->t_ptr);
+    in[8] = r->rows;
+    if (s->is_bound) {
+        b = em_if(e, s->is_bound);
+        LLVMValueRef all = em_mul(e, num(a, a->nr), a->values_up);
+        attention_call(a, KEEP, (LLVMValueRef[]){p->results, r->rows, all}, 3);
+        em_endif(e, &b);
+    }
+    call_of_panel(a, p, PRODUCTS, products, 9);
+    if (!s->is_bound) return;
+    b = em_if(e, s->is_bound);
+    attention_call(a, AGAIN, in, 11);
+    em_endif(e, &b);
+}
+
+/* results = results * factors + values x weights. */
+static void add_values(attention *a, const run *r, const panel *p, const seen *s) {
+    emit *e = a->e;
     if (!a->splits) {
-        call_of_panel(a, p, PRODUCTS, products, 9);
+        add_products(a, r, p, s);
         return;
     }
     LLVMValueRef of_values = attention_at(a, r->least, num(a, 1)), of_weights = attention_at(a, r->least, num(a, 2));
-    LLVMValueRef split[5] = {r->scores, n, r->parts, r->turned_words, of_weights};
+    LLVMValueRef split[5] = {r->scores, s->n, r->parts, r->turned_words, of_weights};
     LLVMValueRef tiles[7] = {r->turned, a->values_up, r->turned_words, r->parts, r->sums, p->results, r->factors};
-    em_branch whole = em_if(e, is_whole);
+    em_branch whole = em_if(e, s->is_whole);
     attention_call(a, SPLIT, split, 5);
-    em_branch exact = em_if(e, em_bf16_is_exact(e, of_values, of_weights));
+    LLVMValueRef is_exact = em_bf16_is_exact(e, of_values, of_weights);
+    LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
+    em_endif(e, &whole);
+    em_branch exact = em_if(e, merge(a, &whole, then, is_exact, LLVMConstNull(e->t_i1)));
     attention_call(a, VALUES, tiles, 7);
     em_else(e, &exact);
-    call_of_panel(a, p, PRODUCTS, products, 9);
+    add_products(a, r, p, s);
     em_endif(e, &exact);
-    em_else(e, &whole);
-    call_of_panel(a, p, PRODUCTS, products, 9);
-    em_endif(e, &whole);
 }
 
 /* dots: for PRODUCTS, of words. */
@@ -568,25 +593,26 @@ static void panel_block(attention *a, const run *r, const panel *p, LLVMValueRef
                                                                    zero};
     if (r->low) in[8] = em_add(e, away, r->low);
     if (r->high) in[9] = em_add(e, away, r->high);
+    seen s = {begin, n, in[8], in[9], NULL, NULL};
+    s.is_whole = em_and(e, em_icmp(e, LLVMIntEQ, begin, zero), em_icmp(e, LLVMIntEQ, n, count));
     const unsigned n_in = sizeof in / sizeof *in;
     ask(a, r, i, j0, in + ATTENTION_WEIGHTS_IN);
-    if (!r->low && !r->high) {
+    if (!attention_has_bounds(a)) {
         call_of_panel(a, p, WEIGHTS, in, n_in);
     } else { /* only some of the queries see its first or its last key? */
-        LLVMValueRef is_bound = LLVMConstInt(e->t_i1, 0, 0);
-        if (r->low) is_bound = em_icmp(e, LLVMIntSLT, first, em_add(e, last, r->low));
+        s.is_bound = LLVMConstInt(e->t_i1, 0, 0);
+        if (r->low) s.is_bound = em_icmp(e, LLVMIntSLT, first, em_add(e, last, r->low));
         if (r->high)
-            is_bound =
-                em_or(e, is_bound,
+            s.is_bound =
+                em_or(e, s.is_bound,
                       em_icmp(e, LLVMIntSGT, em_sub(e, em_add(e, j0, end), num(a, 1)), em_add(e, p->q0, r->high)));
-        em_branch b = em_if(e, is_bound);
+        em_branch b = em_if(e, s.is_bound);
         call_of_panel(a, p, WEIGHTS_BOUND, in, n_in);
         em_else(e, &b);
         call_of_panel(a, p, WEIGHTS, in, n_in);
         em_endif(e, &b);
     }
-    LLVMValueRef is_whole = em_and(e, em_icmp(e, LLVMIntEQ, begin, zero), em_icmp(e, LLVMIntEQ, n, count));
-    add_values(a, r, p, begin, n, is_whole);
+    add_values(a, r, p, &s);
     em_endif(e, &any);
 }
 
@@ -697,8 +723,12 @@ static void row_block(attention *a, const run *r, const part *p, LLVMValueRef i,
     if (r->low) in[8] = em_sub(e, em_add(e, i, r->low), j0);
     if (r->high) in[9] = em_sub(e, em_add(e, i, r->high), j0);
     attention_call(a, ROW_WEIGHTS, in, 10);
-    LLVMValueRef to = attention_at(a, p->results, em_mul(e, i, a->values_up));
-    attention_call(a, WEIGH, (LLVMValueRef[]){r->scores, end, r->v, r->v_row, a->values_up, to, r->factors}, 7);
+    /* Of what a window hides in front the weights are 0, but the values may be NaN. */
+    LLVMValueRef begin = a->low < 0 ? zero : em_max(e, zero, em_sub(e, first_key(a, r, i), j0));
+    LLVMValueRef weights = attention_at(a, r->scores, begin),
+                 v = em_gep(e, r->v, em_memory_type(e, a->v_row), em_mul(e, begin, r->v_row));
+    LLVMValueRef to = attention_at(a, p->results, em_mul(e, i, a->values_up)), n = em_sub(e, end, begin);
+    attention_call(a, WEIGH, (LLVMValueRef[]){weights, n, v, r->v_row, a->values_up, to, r->factors}, 7);
     em_endif(e, &any);
 }
 
@@ -827,6 +857,7 @@ fusor_status jit_emit_attention(emit *e, fu_error *err) {
     if (a->dot) attention_emit_words(a);
     if (a->is_tile) attention_emit_amx(a);
     attention_emit_softmax(a);
+    if (attention_has_bounds(a)) attention_emit_hidden(a);
     attention_emit_rows(a);
     LLVMValueRef rows = num(a, ir_attention_rows(a->k));
     em_branch phase = em_if(e, em_icmp(e, LLVMIntNE, e->phase, LLVMConstInt(LLVMTypeOf(e->phase), 0, 0)));

@@ -3,7 +3,8 @@
 #define JIT_ATTENTION_H
 /* What the files of the attention kernel share: attention.c (which keys meet which queries, and in what order),
  * attention_tile.c (products), attention_words.c (halves as words), attention_amx.c (their products in tiles),
- * attention_softmax.c (scores to weights), attention_rows.c (operands evaluated, results stored). */
+ * attention_softmax.c (scores to weights), attention_hidden.c (values of hidden keys that are not finite),
+ * attention_rows.c (operands evaluated, results stored). */
 #include "jit/emit.h"
 
 enum { ATTENTION_FORMS = 3 }; /* most registers in a row of a panel: a form of the products for each number */
@@ -20,7 +21,9 @@ typedef enum attention_function {
     TURN,       /* a matrix transposed (attention_tile.c) */
     PRODUCTS,   /* panels: a matrix of memory times a panel; behind it the forms for fewer registers of queries */
     DOTS = PRODUCTS + ATTENTION_FORMS,
-    WEIGH,   /* one query: its scores; its weights times the values */
+    WEIGH, /* one query: its scores; its weights times the values */
+    KEEP,  /* results of a panel as they were, and made again where values are not finite (attention_hidden.c) */
+    AGAIN,
     WEIGHTS, /* scores of a panel to weights (attention_softmax.c); in as many forms */
     WEIGHTS_BOUND = WEIGHTS + ATTENTION_FORMS,     /* some keys may be out of bounds */
     ROW_WEIGHTS = WEIGHTS_BOUND + ATTENTION_FORMS, /* of one query */
@@ -93,6 +96,15 @@ void attention_read(attention *a, emit *e);
 void attention_decode(attention *a, LLVMValueRef batch);
 LLVMValueRef attention_at(attention *a, LLVMValueRef base, LLVMValueRef i); /* element i of accumulators */
 static inline LLVMValueRef attention_num(attention *a, int64_t v) { return em_i64s(a->e, v); }
+/* Are there keys that a query does not see because of where they are? */
+static inline bool attention_has_bounds(const attention *a) { return a->low >= 0 || a->high >= 0; }
+/* Accumulators from element i on, as many as lanes. */
+static inline LLVMValueRef attention_get(attention *a, LLVMValueRef base, LLVMValueRef i) {
+    return em_load_ptr(a->e, a->acc, attention_at(a, base, i), NULL, (unsigned)a->acc_bytes);
+}
+static inline void attention_put(attention *a, LLVMValueRef v, LLVMValueRef base, LLVMValueRef i) {
+    em_store_ptr(a->e, a->acc, v, attention_at(a, base, i), NULL, (unsigned)a->acc_bytes);
+}
 
 /* Each emits its functions; parameters are said there. */
 void attention_emit_tiles(attention *a);
@@ -102,6 +114,12 @@ void attention_emit_amx(attention *a);   /* a->is_tile */
  * the weight is not. */
 LLVMValueRef attention_least_of(attention *a, LLVMValueRef least, LLVMValueRef x);
 void attention_emit_softmax(attention *a);
+/* A bound of key numbers as i32: far ones are as good as none. */
+LLVMValueRef attention_narrow(attention *a, LLVMValueRef bound);
+/* Do the queries of lanes [chunk * lanes ...) of a panel see key x of a block? low, high: as attention_narrow gives
+ * them, for query 0. An i1 a lane. */
+LLVMValueRef attention_sees(attention *a, LLVMValueRef low, LLVMValueRef high, LLVMValueRef x, int chunk);
+void attention_emit_hidden(attention *a); /* attention_has_bounds */
 /* 1 / sum, of one or more lanes. A sum is 0 (no key: so are the results, or NaN) or about 1 or more. */
 LLVMValueRef attention_inverse(attention *a, LLVMValueRef sum, LLVMValueRef n_keys);
 /* The buffer that results go to as they are, with adjacent columns; -1: there is more to do. */

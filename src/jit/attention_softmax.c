@@ -54,8 +54,7 @@ static LLVMValueRef about(attention *a, LLVMValueRef largest) {
     return em_select(e, em_fcmp(e, LLVMRealOEQ, largest, lowest(a)), em_const(e, a->acc, 0), largest);
 }
 
-/* A bound of key numbers as i32: far ones are as good as none. */
-static LLVMValueRef narrow(attention *a, LLVMValueRef bound) {
+LLVMValueRef attention_narrow(attention *a, LLVMValueRef bound) {
     emit *e = a->e;
     bound = em_max(e, attention_num(a, -(1 << 30)), em_min(e, attention_num(a, 1 << 30), bound));
     return LLVMBuildTrunc(e->b, bound, e->t_i32, "");
@@ -65,6 +64,16 @@ static LLVMValueRef lane_numbers(emit *e) {
     LLVMValueRef lane[64];
     for (int i = 0; i < e->lanes; i++) lane[i] = LLVMConstInt(e->t_i32, (unsigned)i, 0);
     return LLVMConstVector(lane, (unsigned)e->lanes);
+}
+
+LLVMValueRef attention_sees(attention *a, LLVMValueRef low, LLVMValueRef high, LLVMValueRef x, int chunk) {
+    emit *e = a->e;
+    LLVMValueRef key = em_splat(e, LLVMBuildTrunc(e->b, x, e->t_i32, "")), sees = NULL;
+    LLVMValueRef i = em_add(e, lane_numbers(e), em_i32(e, chunk * a->lanes));
+    if (a->low >= 0) sees = em_icmp(e, LLVMIntSGE, key, em_add(e, i, em_splat(e, low)));
+    if (a->high < 0) return sees;
+    LLVMValueRef below = em_icmp(e, LLVMIntSLE, key, em_add(e, i, em_splat(e, high)));
+    return sees ? em_and(e, sees, below) : below;
 }
 
 /* Scaled (not raw ones), capped, masked. mask: what the mask has at these places as accumulators, or NULL. */
@@ -81,17 +90,10 @@ static LLVMValueRef finished(const scores *v, LLVMValueRef s, LLVMValueRef mask)
     return em_select(e, em_fcmp(e, LLVMRealUNE, mask, em_const(e, a->acc, 0)), s, lowest(a));
 }
 
-static LLVMValueRef get(attention *a, LLVMValueRef base, LLVMValueRef i) {
-    return em_load_ptr(a->e, a->acc, attention_at(a, base, i), NULL, (unsigned)a->acc_bytes);
-}
-static void put(attention *a, LLVMValueRef v, LLVMValueRef base, LLVMValueRef i) {
-    em_store_ptr(a->e, a->acc, v, attention_at(a, base, i), NULL, (unsigned)a->acc_bytes);
-}
-
 static LLVMValueRef get_one(attention *a, LLVMValueRef base, LLVMValueRef i) {
     const int lanes = a->e->lanes;
     a->e->lanes = 1;
-    LLVMValueRef x = get(a, base, i);
+    LLVMValueRef x = attention_get(a, base, i);
     a->e->lanes = lanes;
     return x;
 }
@@ -120,18 +122,12 @@ static LLVMValueRef panel_score(const scores *v, LLVMValueRef s, LLVMValueRef x,
     emit *e = a->e;
     LLVMValueRef mask = NULL;
     if (v->mask && a->mask_has_queries)
-        mask = get(a, v->mask, em_add(e, em_mul(e, x, attention_num(a, a->nr)), attention_num(a, chunk * a->lanes)));
+        mask = attention_get(a, v->mask,
+                             em_add(e, em_mul(e, x, attention_num(a, a->nr)), attention_num(a, chunk * a->lanes)));
     else if (v->mask) mask = em_splat(e, get_one(a, v->mask, x));
     s = finished(v, s, mask);
     if (!v->is_bound) return s;
-    LLVMValueRef key = em_splat(e, LLVMBuildTrunc(e->b, x, e->t_i32, "")), keep = NULL;
-    LLVMValueRef i = em_add(e, lane_numbers(e), em_i32(e, chunk * a->lanes));
-    if (a->low >= 0) keep = em_icmp(e, LLVMIntSGE, key, em_add(e, i, em_splat(e, v->low)));
-    if (a->high >= 0) {
-        LLVMValueRef below = em_icmp(e, LLVMIntSLE, key, em_add(e, i, em_splat(e, v->high)));
-        keep = keep ? em_and(e, keep, below) : below;
-    }
-    return keep ? em_select(e, keep, s, lowest(a)) : s;
+    return em_select(e, attention_sees(a, v->low, v->high, x, chunk), s, lowest(a));
 }
 
 /* The scores finished where that is more than to scale them, and the largest ones of each query. */
@@ -139,13 +135,14 @@ static void finish_scores(const scores *v, LLVMValueRef *in, LLVMValueRef *large
     attention *a = v->a;
     emit *e = a->e;
     LLVMValueRef next[MAX_CHUNKS], old[MAX_CHUNKS];
-    for (int c = 0; c < chunks; c++) old[c] = get(a, in[LARGEST], attention_num(a, c * a->lanes));
+    for (int c = 0; c < chunks; c++) old[c] = attention_get(a, in[LARGEST], attention_num(a, c * a->lanes));
     em_loop l = em_for(e, attention_num(a, 0), in[COUNT], attention_num(a, 1));
     for (int c = 0; c < chunks; c++) largest[c] = em_loop_phi(e, &l, old[c]);
     LLVMValueRef row = em_mul(e, l.i, attention_num(a, a->nr));
     for (int c = 0; c < chunks; c++) {
-        LLVMValueRef at = em_add(e, row, attention_num(a, c * a->lanes)), s = panel_score(v, get(a, in[S], at), l.i, c);
-        put(a, s, in[S], at);
+        LLVMValueRef at = em_add(e, row, attention_num(a, c * a->lanes)),
+                     s = panel_score(v, attention_get(a, in[S], at), l.i, c);
+        attention_put(a, s, in[S], at);
         next[c] = larger(a, s, largest[c]);
     }
     for (int c = 0; c < chunks; c++) em_loop_next(e, largest[c], next[c]);
@@ -161,16 +158,16 @@ static void emit_panel(attention *a, attention_function f, const char *name, boo
     attention_outer *o = begin(a, f, name, N_PANEL, in, &v);
     v.is_bound = is_bound;
     v.is_raw = a->is_raw;
-    if (is_bound) v.low = narrow(a, in[LOW]), v.high = narrow(a, in[HIGH]);
+    if (is_bound) v.low = attention_narrow(a, in[LOW]), v.high = attention_narrow(a, in[HIGH]);
     if (is_bound || !a->has_largest) finish_scores(&v, in, largest, chunks);
     else
-        for (int c = 0; c < chunks; c++) largest[c] = get(a, in[FACTOR], attention_num(a, c * a->lanes));
+        for (int c = 0; c < chunks; c++) largest[c] = attention_get(a, in[FACTOR], attention_num(a, c * a->lanes));
     LLVMValueRef scale = a->is_raw ? v.scale : NULL;
     for (int c = 0; c < chunks; c++) {
-        LLVMValueRef at = attention_num(a, c * a->lanes), old = get(a, in[LARGEST], at);
+        LLVMValueRef at = attention_num(a, c * a->lanes), old = attention_get(a, in[LARGEST], at);
         minus[c] = about(a, largest[c]);
-        put(a, weight(a, em_fsub(e, old, minus[c]), scale), in[FACTOR], at);
-        put(a, largest[c], in[LARGEST], at);
+        attention_put(a, weight(a, em_fsub(e, old, minus[c]), scale), in[FACTOR], at);
+        attention_put(a, largest[c], in[LARGEST], at);
     }
     em_loop l = em_for(e, attention_num(a, 0), in[COUNT], attention_num(a, 1));
     for (int c = 0; c < chunks; c++) sum[c] = em_loop_phi(e, &l, em_const(e, a->acc, 0));
@@ -181,8 +178,8 @@ static void emit_panel(attention *a, attention_function f, const char *name, boo
     }
     for (int c = 0; c < chunks; c++) {
         LLVMValueRef at = em_add(e, row, attention_num(a, c * a->lanes));
-        LLVMValueRef w = weight(a, em_fsub(e, get(a, in[S], at), minus[c]), scale);
-        put(a, w, in[S], at);
+        LLVMValueRef w = weight(a, em_fsub(e, attention_get(a, in[S], at), minus[c]), scale);
+        attention_put(a, w, in[S], at);
         next[c] = em_fadd(e, sum[c], w);
     }
     for (int c = 0; c < chunks; c++) em_loop_next(e, sum[c], next[c]);
@@ -190,7 +187,8 @@ static void emit_panel(attention *a, attention_function f, const char *name, boo
     em_end(e, &l);
     for (int c = 0; c < chunks; c++) {
         LLVMValueRef at = attention_num(a, c * a->lanes);
-        put(a, em_mad(e, get(a, in[SUM], at), get(a, in[FACTOR], at), sum[c]), in[SUM], at);
+        attention_put(a, em_mad(e, attention_get(a, in[SUM], at), attention_get(a, in[FACTOR], at), sum[c]), in[SUM],
+                      at);
     }
     LLVMBuildRetVoid(e->b);
     attention_end(a, o);
@@ -205,12 +203,13 @@ static void emit_divide(attention *a) {
     const int chunks = a->nr / a->lanes;
     LLVMGetParams(e->fn, in);
     e->lanes = a->lanes;
-    for (int c = 0; c < chunks; c++) by[c] = attention_inverse(a, get(a, in[2], attention_num(a, c * a->lanes)), in[3]);
+    for (int c = 0; c < chunks; c++)
+        by[c] = attention_inverse(a, attention_get(a, in[2], attention_num(a, c * a->lanes)), in[3]);
     em_loop l = em_for(e, attention_num(a, 0), in[1], attention_num(a, 1));
     LLVMValueRef row = em_mul(e, l.i, attention_num(a, a->nr));
     for (int c = 0; c < chunks; c++) {
         LLVMValueRef at = em_add(e, row, attention_num(a, c * a->lanes));
-        put(a, em_fmul(e, get(a, in[0], at), by[c]), in[0], at);
+        attention_put(a, em_fmul(e, attention_get(a, in[0], at), by[c]), in[0], at);
     }
     em_end(e, &l);
     LLVMBuildRetVoid(e->b);
@@ -235,11 +234,12 @@ static LLVMValueRef across(attention *a, LLVMValueRef v, bool is_sum) {
 static LLVMValueRef row_score(const scores *v, LLVMValueRef s, LLVMValueRef x, LLVMValueRef count) {
     attention *a = v->a;
     emit *e = a->e;
-    s = finished(v, s, v->mask ? get(a, v->mask, x) : NULL);
+    s = finished(v, s, v->mask ? attention_get(a, v->mask, x) : NULL);
     LLVMValueRef keep = em_mask(e, em_sub(e, count, x)), key = lane_numbers(e);
-    if (a->low >= 0) keep = em_and(e, keep, em_icmp(e, LLVMIntSGE, key, em_splat(e, narrow(a, em_sub(e, v->low, x)))));
+    if (a->low >= 0)
+        keep = em_and(e, keep, em_icmp(e, LLVMIntSGE, key, em_splat(e, attention_narrow(a, em_sub(e, v->low, x)))));
     if (a->high >= 0)
-        keep = em_and(e, keep, em_icmp(e, LLVMIntSLE, key, em_splat(e, narrow(a, em_sub(e, v->high, x)))));
+        keep = em_and(e, keep, em_icmp(e, LLVMIntSLE, key, em_splat(e, attention_narrow(a, em_sub(e, v->high, x)))));
     return em_select(e, keep, s, lowest(a));
 }
 
@@ -253,25 +253,25 @@ static void emit_row(attention *a) {
     LLVMValueRef old = get_one(a, in[LARGEST], zero), begin_with = em_splat(e, old);
     em_loop l = em_for(e, zero, in[COUNT], step);
     LLVMValueRef largest = em_loop_phi(e, &l, begin_with);
-    LLVMValueRef s = row_score(&v, get(a, in[S], l.i), l.i, in[COUNT]);
-    put(a, s, in[S], l.i);
+    LLVMValueRef s = row_score(&v, attention_get(a, in[S], l.i), l.i, in[COUNT]);
+    attention_put(a, s, in[S], l.i);
     em_loop_next(e, largest, larger(a, s, largest));
     em_end(e, &l);
     LLVMValueRef most = across(a, largest, false);
     e->lanes = 1;
     LLVMValueRef minus = about(a, most), factor = weight(a, em_fsub(e, old, minus), NULL);
-    put(a, factor, in[FACTOR], zero);
-    put(a, most, in[LARGEST], zero);
+    attention_put(a, factor, in[FACTOR], zero);
+    attention_put(a, most, in[LARGEST], zero);
     e->lanes = a->lanes;
     l = em_for(e, zero, in[COUNT], step);
     LLVMValueRef sum = em_loop_phi(e, &l, em_const(e, a->acc, 0));
-    LLVMValueRef w = weight(a, em_fsub(e, get(a, in[S], l.i), em_splat(e, minus)), NULL);
-    put(a, w, in[S], l.i);
+    LLVMValueRef w = weight(a, em_fsub(e, attention_get(a, in[S], l.i), em_splat(e, minus)), NULL);
+    attention_put(a, w, in[S], l.i);
     em_loop_next(e, sum, em_fadd(e, sum, w));
     em_end(e, &l);
     LLVMValueRef total = across(a, sum, true);
     e->lanes = 1;
-    put(a, em_mad(e, get(a, in[SUM], zero), factor, total), in[SUM], zero);
+    attention_put(a, em_mad(e, attention_get(a, in[SUM], zero), factor, total), in[SUM], zero);
     LLVMBuildRetVoid(e->b);
     attention_end(a, o);
 }
@@ -285,15 +285,16 @@ static void emit_merge(attention *a) {
     LLVMValueRef in[7], zero = attention_num(a, 0);
     LLVMGetParams(e->fn, in);
     e->lanes = 1;
-    LLVMValueRef mine = get(a, in[3], zero), other = get(a, in[5], zero), most = larger(a, mine, other),
-                 minus = about(a, most);
+    LLVMValueRef mine = attention_get(a, in[3], zero), other = attention_get(a, in[5], zero),
+                 most = larger(a, mine, other), minus = about(a, most);
     LLVMValueRef f = weight(a, em_fsub(e, mine, minus), NULL), g = weight(a, em_fsub(e, other, minus), NULL);
-    put(a, most, in[3], zero);
-    put(a, em_mad(e, get(a, in[4], zero), f, em_fmul(e, get(a, in[6], zero), g)), in[4], zero);
+    attention_put(a, most, in[3], zero);
+    attention_put(a, em_mad(e, attention_get(a, in[4], zero), f, em_fmul(e, attention_get(a, in[6], zero), g)), in[4],
+                  zero);
     e->lanes = a->lanes;
     em_loop l = em_for(e, zero, in[2], attention_num(a, a->lanes));
-    LLVMValueRef x = em_fmul(e, get(a, in[1], l.i), em_splat(e, g));
-    put(a, em_mad(e, get(a, in[0], l.i), em_splat(e, f), x), in[0], l.i);
+    LLVMValueRef x = em_fmul(e, attention_get(a, in[1], l.i), em_splat(e, g));
+    attention_put(a, em_mad(e, attention_get(a, in[0], l.i), em_splat(e, f), x), in[0], l.i);
     em_end(e, &l);
     LLVMBuildRetVoid(e->b);
     attention_end(a, o);
@@ -301,10 +302,9 @@ static void emit_merge(attention *a) {
 
 void attention_emit_softmax(attention *a) {
     const int chunks = a->nr / a->lanes;
-    const bool has_bounds = a->low >= 0 || a->high >= 0;
     for (int i = 0; i < a->forms; i++) {
         emit_panel(a, WEIGHTS + i, "weights", false, chunks - i);
-        if (has_bounds) emit_panel(a, WEIGHTS_BOUND + i, "weights_bound", true, chunks - i);
+        if (attention_has_bounds(a)) emit_panel(a, WEIGHTS_BOUND + i, "weights_bound", true, chunks - i);
     }
     if (attention_plain_result(a) >= 0) emit_divide(a);
     emit_row(a);

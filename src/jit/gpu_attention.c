@@ -134,7 +134,9 @@ static void emit_queries(flash *f, const place *p) {
         LLVMValueRef first = em_and(e, em_max(e, num(f, 0), em_add(e, f->q0, f->low)), num(f, -f->keys));
         from = em_max(e, from, first);
     }
-    if (a->high >= 0) to = em_min(e, to, em_add(e, em_add(e, last, f->high), num(f, 1)));
+    f->seen_end = a->n_keys;
+    if (a->high >= 0) f->seen_end = em_min(e, a->n_keys, em_add(e, em_add(e, last, f->high), num(f, 1)));
+    to = em_min(e, to, f->seen_end);
     em_loop l = em_for(e, from, to, keys);
     LLVMValueRef result[FLASH_ROWS * FLASH_WIDTH], largest[FLASH_ROWS], sum[FLASH_ROWS];
     for (int i = 0; i < n; i++) f->result[i] = result[i] = em_loop_phi(e, &l, zero(f));

@@ -37,6 +37,7 @@ typedef struct flash {
     LLVMValueRef scale, cap, low, high;
     LLVMValueRef has_vectors[3]; /* i1: q, k, v may be read vec elements at a time; NULL: never */
     LLVMValueRef q0, n0;         /* the block's first query and column */
+    LLVMValueRef seen_end;       /* behind the last key that any of its queries sees: values there may be anything */
     LLVMValueRef result[FLASH_ROWS * FLASH_WIDTH], largest[FLASH_ROWS], sum[FLASH_ROWS];
 } flash;
 
@@ -62,7 +63,8 @@ LLVMValueRef flash_larger(flash *f, LLVMValueRef x, LLVMValueRef y); /* of numbe
 LLVMValueRef flash_about(flash *f, LLVMValueRef largest);
 /* Can vec elements of an operand be read at once, in the batch that f->a is at? */
 void flash_find_vectors(flash *f);
-/* An operand's rows [row, row + rows) and columns alike into shared memory, zeros outside. is_raw: 16-bit elements as
+/* An operand's rows [row, row + rows) and columns alike into shared memory, zeros outside, and for values behind
+ * seen_end. is_raw: 16-bit elements as
  * they are. */
 typedef struct flash_piece {
     int operand, inst, row_dim, column_dim; /* operand -1: a mask */

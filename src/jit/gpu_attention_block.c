@@ -60,13 +60,18 @@ void flash_find_vectors(flash *f) {
     }
 }
 
+/* How many rows an operand has, as far as they count. */
+static LLVMValueRef rows_of(flash *f, const flash_piece *p) {
+    return p->operand == 2 ? f->seen_end : size_of(f, p->row_dim);
+}
+
 /* What is outside is read as something inside, then made 0: loads have no branches between them. The size along the
  * columns is a multiple of vec here, and positive, as is that along the rows. */
 static void stage_vectors(flash *f, const flash_piece *p) {
     emit *e = f->e;
     const ir_kinst *in = &f->a.k->inst[p->inst];
     const int of_line = p->columns / f->vec, passes = p->rows * of_line / IR_GPU_ATTENTION_THREADS;
-    LLVMValueRef value[64], last = em_sub(e, size_of(f, p->row_dim), flash_num(f, 1));
+    LLVMValueRef value[64], last = em_sub(e, rows_of(f, p), flash_num(f, 1));
     LLVMValueRef y = LLVMBuildUDiv(e->b, f->thread, flash_num(f, of_line), "");
     LLVMValueRef x = em_mul(e, em_and(e, f->thread, flash_num(f, of_line - 1)), flash_num(f, f->vec));
     LLVMValueRef column = em_add(e, p->column, x), in_line = em_icmp(e, LLVMIntSLT, column, size_of(f, p->column_dim));
@@ -125,7 +130,7 @@ static void stage_elements(flash *f, const flash_piece *p) {
         LLVMValueRef v = i ? column : row;
         *(dim[i] == f->a.at.m ? &at.m : dim[i] == f->a.at.n ? &at.n : dim[i] == f->a.at.k ? &at.k : &at.j) = v;
     }
-    LLVMValueRef is_inside = em_and(e, em_icmp(e, LLVMIntSLT, row, size_of(f, p->row_dim)),
+    LLVMValueRef is_inside = em_and(e, em_icmp(e, LLVMIntSLT, row, rows_of(f, p)),
                                     em_icmp(e, LLVMIntSLT, column, size_of(f, p->column_dim)));
     LLVMValueRef value = evaluate(f, p->inst, at, is_inside);
     LLVMValueRef to = em_add(e, em_mul(e, y, flash_num(f, p->line)), x);

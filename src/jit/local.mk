@@ -65,6 +65,7 @@ jit_sources += %D%/contract_row.c
 jit_sources += %D%/attention.c
 jit_sources += %D%/attention_tile.c
 jit_sources += %D%/attention_softmax.c
+jit_sources += %D%/attention_hidden.c
 jit_sources += %D%/attention_rows.c
 jit_sources += %D%/attention_words.c
 jit_sources += %D%/bf16_words.c

@@ -151,7 +151,8 @@ fusor_status ref_attention(const ref_call *c) {
             (void)weigh(&x, 0);
             for (int64_t v = 0; v < x.values; v++, o++) {
                 long double y = 0;
-                for (int64_t j = 0; j < x.keys; j++) y += x.s[j] * get(&c->in[V], first + j * x.values + v);
+                for (int64_t j = 0; j < x.keys; j++) /* hidden values may be anything */
+                    if (is_in_reach(&x, i, j) || isnan(x.s[j])) y += x.s[j] * get(&c->in[V], first + j * x.values + v);
                 ref_put_real(c->out, o, y);
             }
         }
@@ -180,6 +181,7 @@ fusor_status ref_bound_attention(const ref_call *c, const double *const *in_erro
                 long double terms = 0, off = 0;
                 for (int64_t j = 0; j < x.keys; j++) {
                     const int64_t k = first + j * x.values + v;
+                    if (!is_in_reach(&x, i, j) && !isnan(x.s[j]) && !is_unknown) continue;
                     terms += x.s[j] * fabsl(get(&c->in[V], k));
                     if (ev) off += (x.s[j] + 0x1p-120L) * ev[k];
                 }

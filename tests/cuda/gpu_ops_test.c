@@ -73,6 +73,19 @@ Test(gpu, attention, .timeout = 600) {
         {"func @f(%q: f32[4, A, 16], %k: f32[4, 16, B], %v: f32[4, B, 64]) -> f32[4, A, 64] { %s = matmul(%q, %k) "
          "%t = mul(%s, 0.25) %p = softmax(%t, axis=-1) %y = matmul(%p, %v) return %y }",
          {33, 70, 1, 0}},
+        /* NaN behind the last key that a query sees: values read as vectors, as halves, computed */
+        {"func @f(%q: f32[A, C], %k: f32[B, C], %v: f32[B, 40]) -> f32[A, 40] { %i = iota(shape=[B, 1], axis=0, "
+         "dtype=i64) %e = ge(%i, 100) %n = select(%e, nan, %v) %s = softmax(%n, axis=-1) %y = attention(%q, %k, %s, "
+         "causal=true, causal_offset=60) return %y }",
+         {40, 150, 8, 0}},
+        {"func @f(%q: bf16[A, 64], %k: bf16[B, 64], %v: bf16[B, 64]) -> bf16[A, 64] { %i = iota(shape=[B, 1], axis=0, "
+         "dtype=i64) %e = ge(%i, 100) %n = select(%e, nan, %v) %s = softmax(%n, axis=-1) %y = attention(%q, %k, %s, "
+         "window=[-1, 2], causal_offset=57) return %y }",
+         {40, 150, 1, 0}},
+        {"func @f(%q: f64[A, C], %k: f64[B, C], %v: f64[B, 7]) -> f64[A, 7] { %i = iota(shape=[B, 1], axis=0, "
+         "dtype=i64) %e = ge(%i, 100) %n = select(%e, nan, %v) %y = attention(%q, %k, %n, causal=true, "
+         "causal_offset=97) return %y }",
+         {3, 150, 8, 0}},
     };
     if (!begin()) return;
     takes_any_size = true;

@@ -9,6 +9,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static fu_arena arena;
@@ -248,6 +249,66 @@ Test(attention, weights_are_exponentials) {
             expect_weights(ctx, o.target, n, -0.5);
             expect_weights(ctx, o.target, n, 0x1p-70);
         }
+        fusor_context_free(ctx);
+    }
+}
+
+/* What causal or window hides from a query reaches nothing of it, whatever it is: values that are not finite at keys
+ * that it does not see, other queries of its panel do, or none (the unused end of a cache). */
+static void hide(fusor_context *ctx, const char *target, const char *type, const int *size, const int *window) {
+    enum { E = 20 };
+    const int n_q = size[0], n_k = size[1], left = window[0], right = window[1];
+    int64_t offset = size[2];
+    char text[300];
+    float *q = calloc((size_t)n_q, sizeof *q), *k = calloc((size_t)n_k, sizeof *k),
+          *v = calloc((size_t)n_k * E, sizeof *v), *y = calloc((size_t)n_q * E, sizeof *y);
+    fusor_executable *exe = NULL;
+    cr_assert(q && k && v && y);
+    snprintf(text, sizeof text,
+             "func @f(%%q: f32[S, 1], %%k: f32[T, 1], %%v: f32[T, %d], %%o: i64) -> f32[S, %d] { %%a = cast(%%q, %s) "
+             "%%b = cast(%%k, %s) %%c = cast(%%v, %s) %%y = attention(%%a, %%b, %%c, window=[%d, %d], "
+             "causal_offset=%%o) %%r = cast(%%y, f32) return %%r }",
+             E, E, type, type, type, left, right);
+    for (int j = 0; j < n_k; j++)
+        for (int c = 0; c < E; c++) /* column c has one key that is special */
+            v[j * E + c] = j != (c * 37 + 3) % n_k ? 1 : c % 3 == 0 ? NAN : c % 3 == 1 ? INFINITY : -INFINITY;
+    fusor_buffer in[4] = {{.data = q, .dtype = FUSOR_F32, .rank = 2, .shape = {n_q, 1}},
+                          {.data = k, .dtype = FUSOR_F32, .rank = 2, .shape = {n_k, 1}},
+                          {.data = v, .dtype = FUSOR_F32, .rank = 2, .shape = {n_k, E}},
+                          {.data = &offset, .dtype = FUSOR_I64}};
+    fusor_buffer out = {.data = y, .dtype = FUSOR_F32, .rank = 2, .shape = {n_q, E}};
+    cr_assert(fusor_compile_text(ctx, text, NULL, &exe) == FUSOR_OK, "%s", fusor_error_message(ctx));
+    cr_assert(fusor_executable_call(exe, 4, in, 1, &out) == FUSOR_OK, "%s", fusor_error_message(ctx));
+    for (int i = 0; i < n_q; i++)
+        for (int c = 0; c < E; c++) {
+            const int key = (c * 37 + 3) % n_k, at = i + (int)offset;
+            const bool sees_special = (left < 0 || key >= at - left) && (right < 0 || key <= at + right),
+                       sees_any = (left < 0 || at - left < n_k) && (right < 0 || at + right >= 0);
+            const float got = y[i * E + c];
+            if (sees_special)
+                cr_expect(c % 3 == 0 ? isnan(got) : isinf(got) && (got < 0) == (c % 3 == 2), "%s %s: %d, %d: %g",
+                          target, text, i, c, got);
+            else
+                cr_expect(fabs(got - sees_any) < 1e-2, "%s %s, %d x %d: query %d, column %d (key %d): %g", target, text,
+                          n_q, n_k, i, c, key, got);
+        }
+    fusor_executable_free(exe);
+    free(q), free(k), free(v), free(y);
+}
+
+Test(attention, hidden_values_may_be_anything) {
+    static const int sizes[][3] = {{1, 300, 140}, {3, 2100, 1030}, {40, 300, 100}, {130, 130, 0}, {70, 500, 200}},
+                     windows[][2] = {{-1, 0}, {50, -1}, {130, 3}};
+    for (int level = 0; level <= (int)rt_host_level(); level++) {
+        fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
+        o.target = ir_levels[level].name;
+        fusor_context *ctx = fusor_context_new(&o);
+        cr_assert(ctx);
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+            for (size_t w = 0; w < sizeof windows / sizeof *windows; w++)
+                hide(ctx, o.target, s % 2 ? "f32" : "f16", sizes[s], windows[w]);
+        hide(ctx, o.target, "f64", sizes[2], windows[2]);
+        hide(ctx, o.target, "bf16", sizes[4], windows[0]);
         fusor_context_free(ctx);
     }
 }
