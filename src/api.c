@@ -248,16 +248,6 @@ fusor_status fusor_executable_prepare_each(fusor_executable *exe, int64_t n_sets
     return FUSOR_OK;
 }
 
-fusor_status fusor_executable_call_each(fusor_executable *exe, int64_t n_sets, int n_inputs,
-                                        const fusor_buffer_list *inputs, int n_outputs,
-                                        const fusor_buffer_list *outputs) {
-    fusor_call *c;
-    FU_TRY(fusor_executable_prepare_each(exe, n_sets, n_inputs, inputs, n_outputs, outputs, &c));
-    fusor_status status = fusor_call_run(c);
-    fusor_call_free(c);
-    return status;
-}
-
 fusor_status fusor_executable_prepare_scan(fusor_executable *exe, int64_t n_steps, int n_carries,
                                            const fusor_carry *carries, int n_inputs, const fusor_buffer *inputs,
                                            int n_outputs, fusor_buffer *outputs, fusor_call **out) {
@@ -274,15 +264,6 @@ fusor_status fusor_executable_prepare_scan(fusor_executable *exe, int64_t n_step
     }
     *out = c;
     return FUSOR_OK;
-}
-
-fusor_status fusor_executable_scan(fusor_executable *exe, int64_t n_steps, int n_carries, const fusor_carry *carries,
-                                   int n_inputs, const fusor_buffer *inputs, int n_outputs, fusor_buffer *outputs) {
-    fusor_call *c;
-    FU_TRY(fusor_executable_prepare_scan(exe, n_steps, n_carries, carries, n_inputs, inputs, n_outputs, outputs, &c));
-    fusor_status status = fusor_call_run(c);
-    fusor_call_free(c);
-    return status;
 }
 
 /* Apart, so that a call which succeeds makes no room for a message. */
@@ -310,6 +291,72 @@ void fusor_call_free(fusor_call *call) {
     rt_scan_free(call->scan);
     fusor_executable_free(call->exe);
     fu_free(call);
+}
+
+/* ---- prepared, run once and freed ---- */
+/* An output as the caller gave it, for a run that fails. */
+typedef struct given {
+    fusor_buffer *at, was;
+    int result;
+} given;
+
+static void note(given *g, int result, fusor_buffer *at) { *g = (given){at, *at, result}; }
+
+/* Runs and frees the call. If that fails its outputs are what they were, and what memory they got is given back: of a
+ * result that is written over a parameter it is that one's. */
+static fusor_status run_once(fusor_executable *exe, fusor_call *c, given *g, int64_t n) {
+    const ir_graph *graph = rt_exec_plan(exe->exec)->graph;
+    const fusor_status status = fusor_call_run(c);
+    for (int64_t i = 0; i < n && status != FUSOR_OK; i++) {
+        if (!g[i].was.data && graph->results.at[g[i].result].alias < 0) fusor_buffer_free(exe->ctx, g[i].at);
+        *g[i].at = g[i].was;
+    }
+    fusor_call_free(c);
+    return status;
+}
+
+static given *room_for_outputs(fusor_executable *exe, int64_t n) {
+    fu_error e;
+    given *g = fu_calloc((size_t)n + 1, sizeof *g);
+    fu_error_clear(&e);
+    if (!g) (void)FU_FAIL(&e, FUSOR_ERROR_MEMORY, "no memory for a note of %lld outputs", (long long)n);
+    if (!g) (void)context_fail(exe->ctx, &e);
+    return g;
+}
+
+fusor_status fusor_executable_call_each(fusor_executable *exe, int64_t n_sets, int n_inputs,
+                                        const fusor_buffer_list *inputs, int n_outputs,
+                                        const fusor_buffer_list *outputs) {
+    fusor_call *c = NULL;
+    if (!exe) return context_refuse("fusor_executable_call_each: the executable is NULL");
+    int64_t n = 0;
+    for (int r = 0; r < n_outputs && outputs; r++)
+        n += outputs[r].at && outputs[r].n == n_sets && n_sets > 0 ? n_sets : 0;
+    given *g = room_for_outputs(exe, n);
+    if (!g) return FUSOR_ERROR_MEMORY;
+    n = 0;
+    for (int r = 0; r < n_outputs && outputs; r++) /* a list of another length is refused below */
+        for (int64_t i = 0; i < n_sets && outputs[r].at && outputs[r].n == n_sets; i++)
+            note(&g[n++], r, &outputs[r].at[i]);
+    fusor_status status = fusor_executable_prepare_each(exe, n_sets, n_inputs, inputs, n_outputs, outputs, &c);
+    if (status == FUSOR_OK) status = run_once(exe, c, g, n);
+    fu_free(g);
+    return status;
+}
+
+fusor_status fusor_executable_scan(fusor_executable *exe, int64_t n_steps, int n_carries, const fusor_carry *carries,
+                                   int n_inputs, const fusor_buffer *inputs, int n_outputs, fusor_buffer *outputs) {
+    fusor_call *c = NULL;
+    if (!exe) return context_refuse("fusor_executable_scan: the executable is NULL");
+    const int n = outputs && n_outputs > 0 ? n_outputs : 0;
+    given *g = room_for_outputs(exe, n);
+    if (!g) return FUSOR_ERROR_MEMORY;
+    for (int r = 0; r < n; r++) note(&g[r], r, &outputs[r]);
+    fusor_status status =
+        fusor_executable_prepare_scan(exe, n_steps, n_carries, carries, n_inputs, inputs, n_outputs, outputs, &c);
+    if (status == FUSOR_OK) status = run_once(exe, c, g, n);
+    fu_free(g);
+    return status;
 }
 
 fusor_status fusor_explain_json(fusor_executable *exe, char **text_out) {

@@ -296,12 +296,10 @@ static fusor_status check_copy(fu_error *e, const fusor_buffer *from, const fuso
     if (to->flags & FUSOR_READONLY) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "fusor_buffer_copy: to is read only");
     if (!bytes) return FUSOR_OK;
     FU_TRY(find_runs(e, from, to, &r));
-    for (int d = 0; d < r.n_dims; d++)
-        if (r.to[d] == 0)
-            return FU_FAIL(e, FUSOR_ERROR_OVERLAP, "fusor_buffer_copy: elements of to overlap (a stride of 0)");
-    const char *a = from->data, *b = to->data;
-    if (from->device == to->device && a + r.from_low < b + r.to_high && b + r.to_low < a + r.from_high &&
-        !is_same_place(from, to))
+    if (rt_buffer_overlaps_itself(to))
+        return FU_FAIL(e, FUSOR_ERROR_OVERLAP,
+                       "fusor_buffer_copy: to overlaps itself: two of its elements share memory");
+    if (from->device == to->device && !is_same_place(from, to) && rt_buffers_overlap(from, to))
         return FU_FAIL(e, FUSOR_ERROR_OVERLAP, "fusor_buffer_copy: from and to share bytes");
     return FUSOR_OK;
 }

@@ -230,6 +230,7 @@ unit_tests += %D%/unit/profile_test
 unit_tests += %D%/unit/dlpack_test
 unit_tests += %D%/unit/argument_test
 unit_tests += %D%/unit/fpenv_test
+unit_tests += %D%/unit/refused_test
 unit_tests += %D%/unit/builder_test
 unit_tests += %D%/unit/op_header_test
 script_tests += %D%/api/first_program.sh

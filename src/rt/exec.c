@@ -255,26 +255,24 @@ static void give_frame(rt_exec *x, frame *f) {
 }
 
 /* ---- calls ---- */
-/* Checks the inputs and evaluates sizes where shapes differ from the frame's last ones. */
+/* Checks the inputs and evaluates sizes where shapes differ from those that were evaluated last. A shape that differs
+ * says so at once: a later input may be refused. */
 static fusor_status take_inputs(frame *f, fu_error *e, int n_in, const fusor_buffer *in, bool with_memory) {
     const rt_exec *x = f->x;
     const core *c = x->core;
     if (n_in != x->n_inputs || (n_in && !in))
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s takes %d inputs; %d given%s", c->plan->graph->name, x->n_inputs,
                        n_in, n_in == x->n_inputs ? ", but their array is NULL" : "");
-    bool is_same = f->is_evaluated;
     for (int i = 0; i < n_in; i++) {
         int p = x->input_param[i];
         FU_TRY(exec_check_input(c, e, p, &in[i], with_memory, &f->in[p]));
         for (int d = 0; d < in[i].rank; d++)
             if (f->shape[p][d] != in[i].shape[d]) {
-                is_same = false;
+                f->is_evaluated = false;
                 f->shape[p][d] = in[i].shape[d];
             }
     }
-    if (is_same) return FUSOR_OK;
-    f->is_evaluated = false;
-    return exec_evaluate(f, e, with_memory);
+    return f->is_evaluated ? FUSOR_OK : exec_evaluate(f, e, with_memory);
 }
 
 fusor_status exec_prepare(frame *f, fu_error *e, int n_in, const fusor_buffer *in, int n_out, const fusor_buffer *out) {

@@ -66,6 +66,10 @@ bool rt_exec_is_bound(const rt_exec *x, int param);
 
 /* Is any bit set that no flag has? who, name: whose. */
 fusor_status rt_check_flags(fu_error *e, const char *who, const char *name, const fusor_buffer *b);
+/* Do two tensors, of known types and sizes, share a byte; do two elements of one? The strides stay in the address
+ * space. */
+bool rt_buffers_overlap(const fusor_buffer *a, const fusor_buffer *b);
+bool rt_buffer_overlaps_itself(const fusor_buffer *b);
 /* Inputs in parameter order without bound ones. FUSOR_STRIDED inputs that are not contiguous are packed into frame
  * memory first, strided outputs are computed into frame memory and scattered. Outputs with data == NULL get pool memory
  * (fusor_buffer_free). Checks: dtype, rank, sizes (ir_bind_sizes), NULL data, READONLY outputs, alias rules and

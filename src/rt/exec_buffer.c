@@ -307,6 +307,22 @@ static bool overlaps_itself(const call_end *n, size_t bytes) {
 
 bool exec_overlaps_itself(const call_end *n) { return overlaps_itself(n, ir_dtypes[n->user.dtype].bytes); }
 
+static call_end end_of(const fusor_buffer *b) {
+    call_end end = {.user = *b};
+    (void)exec_measure(&end);
+    return end;
+}
+
+bool rt_buffers_overlap(const fusor_buffer *a, const fusor_buffer *b) {
+    const call_end x = end_of(a), y = end_of(b);
+    return exec_ends_overlap(&x, &y);
+}
+
+bool rt_buffer_overlaps_itself(const fusor_buffer *b) {
+    const call_end end = end_of(b);
+    return exec_overlaps_itself(&end);
+}
+
 /* ---- outputs ---- */
 void exec_fill_shape(const frame *f, int result, fusor_buffer *out) {
     const core *c = f->x->core;

@@ -71,6 +71,12 @@ static fusor_status run_joint(rt_each *c, fu_error *e, int step) {
     return code ? FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel %s returned %d", k->symbol, code) : FUSOR_OK;
 }
 
+/* An error names its set. */
+static fusor_status of_set(fu_error *e, int64_t set, fusor_status status) {
+    if (status != FUSOR_OK) fu_error_prefix(e, "set %lld: ", (long long)set);
+    return status;
+}
+
 /* Step by step, one launch for all sets where there can be one; and one wait for all that the host gets. */
 static fusor_status run_on_device(rt_each *c, fu_error *e) {
     const core *of = c->x->core;
@@ -84,7 +90,8 @@ static fusor_status run_on_device(rt_each *c, fu_error *e) {
         if (is_kernel && c->n > 1 && c->n <= INT32_MAX && ir_gpu_can_each(of->plan->steps.at[step].kernel))
             s = exec_device_run_as_one(of, e, &c->table[step], c->item, (int)c->n);
         else
-            for (int64_t i = 0; i < c->n && s == FUSOR_OK; i++) s = exec_device_run_step(c->set[i], e, step);
+            for (int64_t i = 0; i < c->n && s == FUSOR_OK; i++)
+                s = of_set(e, i, exec_device_run_step(c->set[i], e, step));
     }
     for (int64_t i = begun - 1; i >= 0; i--) { /* backwards: the next call finds the pool's memory as this one did */
         bool one;
@@ -107,7 +114,7 @@ static fusor_status run_steps(rt_each *c, fu_error *e) {
         int64_t from = profile ? fu_now_ns() : 0;
         if (of->plan->steps.at[s].kind == IR_STEP_KERNEL) FU_TRY(run_joint(c, e, s));
         else
-            for (int64_t i = 0; i < c->n; i++) FU_TRY(exec_run_step(c->set[i], e, s));
+            for (int64_t i = 0; i < c->n; i++) FU_TRY(of_set(e, i, exec_run_step(c->set[i], e, s)));
         /* One launch serves all sets: its time is shared out evenly, so that the sums are right. */
         int64_t each = profile && c->n ? (fu_now_ns() - from) / c->n : 0;
         for (int64_t i = 0; profile && i < c->n; i++)
@@ -288,10 +295,8 @@ fusor_status rt_each_new(rt_exec *x, fu_error *e, int64_t n_sets, int n_in, cons
             ? FUSOR_OK
             : FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a call over %lld sets of buffers", (long long)n_sets);
     int64_t done = 0;
-    for (; done < n_sets && s == FUSOR_OK; done++) {
-        s = prepare_set(c, e, done, n_in, in, n_out, out, row);
-        if (s != FUSOR_OK) fu_error_prefix(e, "set %lld: ", (long long)done);
-    }
+    for (; done < n_sets && s == FUSOR_OK; done++)
+        s = of_set(e, done, prepare_set(c, e, done, n_in, in, n_out, out, row));
     fu_free(row);
     if (s == FUSOR_OK) s = check_sets_apart(c, e);
     if (s == FUSOR_OK) s = plan_steps(c, e);

@@ -123,6 +123,7 @@ fusor_status rt_scan_run(rt_scan *c, fu_error *e) {
         const fusor_buffer *first = &c->in[s->param].whole.user;
         if (c->mirror) FU_TRY(exec_device_pack(of, e, first, (rt_address)(uintptr_t)s->at[0], true));
         else exec_gather(s->at[0], first, ir_dtypes[s->layout.dtype].bytes);
+        if (!c->mirror && ir_is_bool(s->layout.dtype)) exec_normalize_bool((uint8_t *)s->at[0], (int64_t)s->bytes);
         FU_TRY(hand_out(c, e, r, 0, s->at[0]));
     }
     FU_TRY(store_mirrors(c, e));

@@ -32,7 +32,7 @@ static bool is_contraction(const char *text) {
     ((ir_ops[op].kind == IR_KIND_CONTRACT || ir_ops[op].kind == IR_KIND_EINSUM || ir_ops[op].kind == IR_KIND_CELL ||   \
       ir_ops[op].kind == IR_KIND_ATTENTION) &&                                                                         \
      (ir_is_half(t) || ir_dtypes[t].bytes == 1))
-#define N_FUSIONS 2
+#define N_FUSIONS(...) 2
 #include "../diff/ops_test.c"
 
 /* Edges of tiles and steps; operands as they lie and turned; what comes in front of a contraction and behind it. */

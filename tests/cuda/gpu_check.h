@@ -19,7 +19,7 @@ static bool choose_target(int i, uint32_t levels, const char *text, ir_target *o
 #define N_TARGETS             1
 #define IS_FOR_US(size)       true
 #define IS_TYPE_FOR_US(op, t) true
-#define N_FUSIONS             gpu_fusions
+#define N_FUSIONS(...)        gpu_fusions
 #define IS_FAST               gpu_is_fast
 #define HAS_OWN_PROGRAMS
 #pragma GCC diagnostic ignored "-Wunused-function" /* generators of other operators */

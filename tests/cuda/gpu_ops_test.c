@@ -20,7 +20,7 @@ static bool takes_any_size;
      (size)[0] * ((size)[1] > 0 ? (size)[1] : 1) * ((size)[2] > 0 ? (size)[2] : 1) <= 1500)
 /* f32, and a sixth of the others, not the same for each operator; fused alone. A device does all. */
 #define IS_TYPE_FOR_US(op, t) ((t) == FUSOR_F32 || mix((uint64_t)(op)*64 + (uint64_t)(t)) % 6 == 0 || on_machine())
-#define N_FUSIONS             1
+#define N_FUSIONS(...)        1
 #define N_PROCESSES           (on_machine() ? 8 : IR_OP_COUNT)
 #define KERNELS_LEVEL         IR_LEVEL_SM80
 #include "../diff/ops_test.c"

@@ -131,7 +131,6 @@ static UNUSED uint64_t hash_of(const char *text) {
 #ifndef LAUNCH
 #define LAUNCH                NULL
 #define IS_FOR_US(size)       true
-#define N_FUSIONS             2 /* fused, and not */
 #define WATCHED_ONE_IN        6
 #define IS_TYPE_FOR_US(op, t) true
 static bool holds_one_of(const char *text, const char *const *words) {
@@ -145,15 +144,23 @@ static bool is_contraction(const char *text) {
 static bool is_narrow_contraction(const char *text) {
     return holds_one_of(text, (const char *const[]){"i8[", "u8[", "bf16[", NULL}) && is_contraction(text);
 }
-/* Contractions take most of the test's time, for their code. In f32 they have all levels; another type's have one for all
- * sizes of a program, which its text chooses: a shape has every level in some of the types. */
-static bool has_level(const char *text, ir_level level, uint32_t levels) {
-    if (!(levels >> level & 1) || strstr(text, "f32[") || !is_contraction(text)) return levels >> level & 1;
-    const uint64_t program = hash_of(text);
-    int chosen = (int)(program % (uint64_t)(rt_host_level() + 1));
+/* Contractions take most of the test's time, for their code: all sizes of a program have one level, which its text
+ * chooses, in f32 one more. So a shape has every level in some of the types. */
+static int choose_level(uint64_t from, uint32_t levels) {
+    int chosen = (int)(from % (uint64_t)(rt_host_level() + 1));
     while (!(levels >> chosen & 1)) chosen = (chosen + 1) % (rt_host_level() + 1);
-    return (int)level == chosen;
+    return chosen;
 }
+static bool has_level(const char *text, ir_level level, uint32_t levels) {
+    if (!(levels >> level & 1) || !is_contraction(text)) return levels >> level & 1;
+    const int chosen = choose_level(hash_of(text), levels);
+    return (int)level == chosen || (strstr(text, "f32[") && (int)level == choose_level((uint64_t)chosen + 1, levels));
+}
+/* Fused, and unfused: at every level, contractions at the first that their text chooses. */
+static int n_fusions(const char *text, ir_level level, uint32_t levels) {
+    return !is_contraction(text) || (int)level == choose_level(hash_of(text), levels) ? 2 : 1;
+}
+#define N_FUSIONS n_fusions
 #define N_TARGETS (2 * (rt_host_level() + 1)) /* each level, then with what this machine has beside it */
 static bool choose_target(int i, uint32_t levels, const char *text, ir_target *out) {
     *out = (ir_target){(ir_level)(i / 2), i & 1 ? rt_host_extras((ir_level)(i / 2)) : 0};
@@ -242,7 +249,7 @@ static void check(const char *text, domain dom, const int64_t size[4], const int
         ir_features features = target.features;
         bool is_first = true;
         for (int t = 0; threads[t]; t++)
-            for (int no_fuse = 0; no_fuse < (t == 0 ? N_FUSIONS : 1); no_fuse++) {
+            for (int no_fuse = 0; no_fuse < (t == 0 ? N_FUSIONS(text, target.level, levels) : 1); no_fuse++) {
                 snprintf(where, sizeof where, "%s A=%lld B=%lld C=%lld D=%lld %s %s, %d threads%s%s", text,
                          (long long)size[0], (long long)size[1], (long long)size[2], (long long)size[3],
                          features ? "with features" : "", ir_levels[level].short_name, threads[t],
