@@ -270,16 +270,7 @@ static fusor_status build_kernel(planner *p, int c) {
     st.scalar = b.scalars.at;
     st.ops = b.ops.at;
     st.n_ops = (int)b.ops.n;
-    if (b.k->kind == IR_KERNEL_CONTRACT || ir_kernel_window_packs(b.k)) { /* what phase 0 packs */
-        for (int i = 0; i < b.k->n_insts; i++) {
-            if (b.k->inst[i].op != IR_OP_MATMUL) continue;
-            const ir_kinst *w =
-                b.k->kind == IR_KERNEL_WINDOW ? ir_kernel_window_operand(b.k, 0) : &b.k->inst[b.k->inst[i].in[1]];
-            if (w->op != IR_K_LOAD || w->variant) continue;
-            const ir_plan_buffer *pb = &p->plan->buffers.at[st.arg[w->index]];
-            if (pb->storage == IR_STORE_INPUT && p->g->params.at[pb->index].is_const) st.prepack_param = pb->index;
-        }
-    }
+    plan_find_packed(p, &st);
     plan_make_direct(p, b.k, &st);
     if (b.k->kind == IR_KERNEL_CONTRACT) {
         int64_t columns = -1;

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* plan_constant.c: operand 1 of a contraction that is computed of `const` parameters alone (weights of few bits that
- * are unpacked and scaled, transposed or folded): where all of them are bound, it is packed once, and the kernels that
- * made it run once. Sizes that a call gives have no say in it. Cost: O(steps^2) where there are such operands. */
+/* plan_constant.c: what a kernel packs once, for all calls: operand 1 of a contraction, or the weights of a convolution,
+ * that is a `const` parameter; and an operand 1 that is computed of `const` parameters alone (weights of few bits that
+ * are unpacked and scaled, transposed or folded), with the kernels that make it. All of them must be bound, and sizes
+ * that a call gives may have no say in what is packed: not in how much, nor in where it is read. Cost: O(steps^2) where
+ * operands are computed. */
 #include "base/small.h"
 #include "ir/plan_internal.h"
+#include <string.h>
 
 typedef struct constants {
     planner *p;
@@ -13,21 +16,98 @@ typedef struct constants {
     int *writes; /* by buffer: steps that write it */
 } constants;
 
+/* ---- sizes that are the same in every call ---- */
+typedef struct fixed {
+    const planner *p;
+    const bool *of; /* by parameter: these are bound */
+    bool *symbols;  /* that their shapes, and what is checked, determine */
+} fixed;
+
+static bool is_fixed(const fixed *f, ir_size s) {
+    const ir_graph *g = f->p->g;
+    if (ir_size_is_made_of(g->sizes, s, f->symbols)) return true;
+    for (uint32_t q = 0; q < g->params.n; q++) {
+        const ir_node *n = ir_at(g, g->params.at[q].node);
+        for (int d = 0; d < n->rank && f->of[q]; d++)
+            if (n->dim[d] == s) return true;
+    }
+    return false;
+}
+
+static bool fix_symbol(const fixed *f, ir_size s) {
+    uint32_t symbol;
+    if (!ir_size_is_symbol(f->p->g->sizes, s, &symbol) || f->symbols[symbol]) return false;
+    return f->symbols[symbol] = true;
+}
+
+static fixed fixed_by(planner *p, const bool *of) {
+    const ir_graph *g = p->g;
+    fixed f = {p, of, FU_NEW_N(p->arena, bool, ir_size_symbol_count(g->sizes) + 1)};
+    for (uint32_t q = 0; q < g->params.n; q++) {
+        const ir_node *n = ir_at(g, g->params.at[q].node);
+        for (int d = 0; d < n->rank && of[q]; d++) (void)fix_symbol(&f, n->dim[d]);
+    }
+    for (bool more = true; more;) { /* a size that must equal a fixed one */
+        more = false;
+        for (uint32_t i = 0; i < g->checks.n; i++) {
+            const ir_check *c = &g->checks.at[i];
+            if (c->kind != IR_CHECK_EQUAL) continue;
+            if (is_fixed(&f, c->a)) more |= fix_symbol(&f, c->b);
+            if (is_fixed(&f, c->b)) more |= fix_symbol(&f, c->a);
+        }
+    }
+    return f;
+}
+
+/* Is where a buffer is read, and how far apart elements are, the same in every call? */
+static bool is_read_alike(const fixed *f, const ir_step *st, int b) {
+    const int n = st->kernel->n_dims;
+    if (!is_fixed(f, st->offset[b])) return false;
+    for (int d = 0; d < n; d++)
+        if (!is_fixed(f, st->stride[b * n + d])) return false;
+    return true;
+}
+
+/* Is as much packed of instruction w in every call? Packing goes along the dims that w varies along, and of an operand
+ * that is broadcast too along those that a panel is made of. */
+static bool is_packed_alike(const fixed *f, const ir_step *st, int w) {
+    const ir_kernel *k = st->kernel;
+    const char *panel = k->kind == IR_KERNEL_WINDOW ? "mk" : "njky";
+    for (int d = 0; d < k->n_dims; d++)
+        if ((ir_kernel_varies(k, w) >> d & 1 || strchr(panel, k->dim[d].role)) && !is_fixed(f, st->dim[d]))
+            return false;
+    return true;
+}
+
+void plan_find_packed(planner *p, ir_step *st) {
+    const ir_kernel *k = st->kernel;
+    if (k->kind != IR_KERNEL_CONTRACT && !ir_kernel_window_packs(k)) return;
+    for (int i = 0; i < k->n_insts; i++) {
+        if (k->inst[i].op != IR_OP_MATMUL) continue;
+        const ir_kinst *w = k->kind == IR_KERNEL_WINDOW ? ir_kernel_window_operand(k, 0) : &k->inst[k->inst[i].in[1]];
+        if (w->op != IR_K_LOAD || w->variant) continue;
+        const ir_plan_buffer *b = &p->plan->buffers.at[st->arg[w->index]];
+        if (b->storage != IR_STORE_INPUT || !p->g->params.at[b->index].is_const) continue;
+        bool *of = FU_NEW_N(p->arena, bool, p->g->params.n + 1);
+        of[b->index] = true;
+        const fixed f = fixed_by(p, of);
+        if (is_read_alike(&f, st, w->index) && is_packed_alike(&f, st, (int)(w - k->inst)))
+            st->prepack_param = b->index;
+    }
+}
+
+/* ---- operands that are computed ---- */
 static bool is_written(const ir_step *st, int a) {
     return st->kind == IR_STEP_KERNEL ? st->kernel->buffer[a].is_output
                                       : st->kind != IR_STEP_CHECK && a == st->n_args - 1;
 }
 
-static bool is_known(const constants *c, ir_size s) {
-    int64_t v;
-    return ir_size_is_const(c->p->g->sizes, s, &v);
-}
-
-static bool has_known_scalars(const constants *c, const ir_step *st, const bool *of) {
+/* of: instructions; NULL: all. */
+static bool has_fixed_scalars(const fixed *f, const ir_step *st, const bool *of) {
     for (int i = 0; i < st->kernel->n_insts; i++) {
         const ir_kinst *in = &st->kernel->inst[i];
         if (in->op == IR_K_SCALAR && (!of || of[i]) && st->scalar[in->index].kind == IR_SCALAR_SIZE &&
-            !is_known(c, st->scalar[in->index].size))
+            !is_fixed(f, st->scalar[in->index].size))
             return false;
     }
     return true;
@@ -35,14 +115,21 @@ static bool has_known_scalars(const constants *c, const ir_step *st, const bool 
 
 /* Does the step make temporaries of constants? */
 static bool is_constant(const constants *c, const ir_step *st) {
-    if (st->kind != IR_STEP_KERNEL || !has_known_scalars(c, st, NULL)) return false;
-    for (int d = 0; d < st->kernel->n_dims; d++)
-        if (!is_known(c, st->dim[d])) return false;
+    const int n = (int)c->p->g->params.n;
+    if (st->kind != IR_STEP_KERNEL) return false;
+    bool *of = FU_NEW_N(c->p->arena, bool, n + 1);
     for (int a = 0; a < st->n_args; a++) {
         const ir_plan_buffer *b = &c->plan->buffers.at[st->arg[a]];
         if (is_written(st, a) ? b->storage != IR_STORE_TEMP || c->writes[st->arg[a]] > 1 : !c->is[st->arg[a]])
             return false;
+        for (int q = 0; q < n && !is_written(st, a); q++) of[q] |= c->of[st->arg[a] * n + q];
     }
+    const fixed f = fixed_by(c->p, of);
+    if (!has_fixed_scalars(&f, st, NULL)) return false;
+    for (int d = 0; d < st->kernel->n_dims; d++)
+        if (!is_fixed(&f, st->dim[d])) return false;
+    for (int a = 0; a < st->n_args; a++)
+        if (!is_read_alike(&f, st, a)) return false;
     return true;
 }
 
@@ -69,17 +156,18 @@ static void pack_once(const constants *c, ir_step *st) {
     if (product < 0 || st->prepack_param >= 0) return;
     const ir_kernel *k = st->kernel;
     const int w = k->inst[product].in[1];
-    bool *of = FU_NEW_N(c->p->arena, bool, n);
+    bool *of = FU_NEW_N(c->p->arena, bool, n + 1);
     ir_kernel_mark(k, w, marked);
-    for (int d = 0; d < k->n_dims; d++)
-        if (ir_kernel_varies(k, w) >> d & 1 && !is_known(c, st->dim[d])) return;
     for (int i = 0; i < k->n_insts; i++) {
         if (!marked[i] || k->inst[i].op != IR_K_LOAD) continue;
         const int b = st->arg[k->inst[i].index];
         if (!c->is[b]) return;
         for (int p = 0; p < n; p++) of[p] |= c->of[b * n + p];
     }
-    if (!has_known_scalars(c, st, marked)) return;
+    const fixed f = fixed_by(c->p, of);
+    if (!is_packed_alike(&f, st, w) || !has_fixed_scalars(&f, st, marked)) return;
+    for (int i = 0; i < k->n_insts; i++)
+        if (marked[i] && k->inst[i].op == IR_K_LOAD && !is_read_alike(&f, st, k->inst[i].index)) return;
     st->sources = FU_NEW_N(c->p->arena, int, n);
     for (int p = 0; p < n; p++)
         if (of[p]) st->prepack_param = st->sources[st->n_sources++] = p;

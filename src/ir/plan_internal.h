@@ -200,7 +200,9 @@ void plan_find_tiers(planner *p, int first_shared);
 bool plan_is_of_class(const ir_node *n, const node_info *v, int rank, const ir_size *dim, int avail, int tier);
 
 /* ---- plan_constant.c ---- */
-/* Which steps need not run again, once what they make of bound constants is packed. */
+/* Which constant a step packs once for all calls, as it is: its prepack_param. */
+void plan_find_packed(planner *p, ir_step *st);
+/* Those that it is computed of; and which steps need not run again, once what they make of bound constants is packed. */
 void plan_find_constants(planner *p);
 
 /* ---- plan_bands.c ---- */

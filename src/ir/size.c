@@ -540,6 +540,17 @@ bool ir_size_is_writable(const ir_sizes *s, ir_size x) {
     return e->kind != IR_SIZE_POSITIVE;
 }
 
+bool ir_size_is_made_of(const ir_sizes *s, ir_size x, const bool *symbols) {
+    const expr *e = at(s, x);
+    if (e->kind == IR_SIZE_SYM) return symbols[e->symbol];
+    if (e->kind == IR_SIZE_POSITIVE) return ir_size_is_made_of(s, e->num, symbols);
+    if (e->kind == IR_SIZE_DIV) return ir_size_is_made_of(s, e->num, symbols) && ir_size_is_made_of(s, e->den, symbols);
+    for (uint32_t i = 0; e->kind == IR_SIZE_POLY && i < e->n_terms; i++)
+        for (uint32_t k = 0; k < e->terms[i].n; k++)
+            if (!ir_size_is_made_of(s, e->terms[i].factor[k], symbols)) return false;
+    return true;
+}
+
 ir_size_result ir_size_eval(const ir_sizes *s, ir_size x, const int64_t *symbol_values, int64_t *out) {
     const expr *e = at(s, x);
     switch (e->kind) {

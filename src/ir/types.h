@@ -85,6 +85,8 @@ bool ir_size_never_negative(const ir_sizes *s, ir_size x);         /* provably; 
 bool ir_size_is_huge(const ir_sizes *s, ir_size x);
 uint64_t ir_size_hash(const ir_sizes *s, ir_size x); /* of the structure, symbols by name: the same in every table */
 typedef enum ir_size_result { IR_SIZE_OK, IR_SIZE_OVERFLOW, IR_SIZE_ZERO_DIVISION } ir_size_result;
+/* Is x made of these symbols (and numbers) alone? symbols: by number. */
+bool ir_size_is_made_of(const ir_sizes *s, ir_size x, const bool *symbols);
 ir_size_result ir_size_eval(const ir_sizes *s, ir_size x, const int64_t *symbol_values,
                             int64_t *out); /* allocates nothing; O(terms) */
 /* Rewrites x from table `from` into table `to`, symbol i becoming map[i]. */

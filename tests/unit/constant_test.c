@@ -4,6 +4,7 @@
  * matrices of their own. */
 #include "api_test.h"
 #include "plan_test.h"
+#include <stdio.h>
 
 TestSuite(constant, .init = text_start, .fini = text_stop);
 
@@ -175,4 +176,92 @@ Test(constant, what_is_packed_is_made_once) {
     cr_expect_eq(done_once("func @f(%x: f32[M, 128], const %w: f32[200, 96], const %i: i32[64]) -> f32[M, 96] {"
                            " %j = concat(%i, %i, axis=0) %b = take(%w, %j, axis=0) %y = matmul(%x, %b) return %y }"),
                  0);
+}
+
+/* What is used of a constant that is bound depends on the call: how much of it, which part, how often. Sizes go up and
+ * down, through executables of one bound value. */
+static const char *const parts[] = {
+    "%b = slice(%w, starts=[0, 0], ends=[64, T]) %y = matmul(%x, %b)",
+    "%b = slice(%w, starts=[0], ends=[T]) %c = slice(%x, starts=[0], ends=[T], axes=[1]) %y = matmul(%c, %b)",
+    "%b = slice(%w, starts=[0, T], ends=[64, T+16]) %y = matmul(%x, %b)",
+    "%b = slice(%w, starts=[T, 3], ends=[T+16, 40]) %c = slice(%x, starts=[0], ends=[16], axes=[1]) %y = matmul(%c, "
+    "%b)",
+    "%b = slice(%w, starts=[0], ends=[1]) %d = reshape(%b, shape=[100]) %e = broadcast_to(%d, shape=[T, 100]) "
+    "%c = slice(%x, starts=[0], ends=[T], axes=[1]) %y = matmul(%c, %e)",
+    "%b = slice(%w, starts=[0, 0], ends=[64, T]) %c = mul(%b, 2) %y = matmul(%x, %c)",
+    "%b = slice(%w, starts=[T, 0], ends=[T+16, 50]) %d = sigmoid(%b) %e = transpose(%d) %c = slice(%x, starts=[0], "
+    "ends=[50], axes=[1]) %y = matmul(%c, %e)",
+    "%b = slice(%w, starts=[0], ends=[1]) %d = reshape(%b, shape=[100]) %e = broadcast_to(%d, shape=[T, 100]) "
+    "%g = add(%e, 1) %c = slice(%x, starts=[0], ends=[T], axes=[1]) %y = matmul(%c, %g)",
+    "%b = slice(%w, starts=[0, T], ends=[64, T+8]) %y = einsum(\"mk,kn->nm\", %x, %b)",
+    "%b = slice(%w, starts=[T, 0], ends=[T+6, 72]) %d = reshape(%b, shape=[6, 8, 9]) %i = reshape(%x, shape=[M, 8, 8]) "
+    "%y = conv(%i, %d, pads=[4, 4])",
+    "%b = slice(%w, starts=[0, 0], ends=[T, 72]) %d = reshape(%b, shape=[T, 8, 9]) %i = reshape(%x, shape=[M, 8, 8]) "
+    "%y = conv(%i, %d, pads=[4, 4])",
+    "%d = dim(%m, axis=0) %e = cast(%d, f32) %c = mul(%w, %e) %y = matmul(%x, %c)",
+};
+
+Test(constant, parts_that_a_call_chooses) {
+    static const int64_t sizes[] = {40, 17, 17, 5, 48, 1, 30};
+    static float rows_of[33 * 64], w[64 * 100], t[64];
+    char text[700];
+    for (int i = 0; i < 33 * 64; i++) rows_of[i] = (float)(i % 13) - 6;
+    for (int i = 0; i < 64 * 100; i++) w[i] = (float)(i % 97) - 40;
+    fusor_context *ctx = new_context(2);
+    for (size_t p = 0; p < sizeof parts / sizeof *parts; p++) {
+        const bool is_image = strstr(parts[p], "conv(") != NULL;
+        snprintf(
+            text, sizeof text,
+            "func @f(%%x: f32[M, 64], const %%w: f32[64, 100], const %%m: f32[T]) -> f32[?, ?%s] { %s return %%y }",
+            is_image ? ", ?" : "", parts[p]);
+        fusor_executable *exe = NULL, *bound, *other;
+        OK(fusor_compile_text(ctx, text, NULL, &exe));
+        fusor_buffer of_w = {.data = w, .dtype = FUSOR_F32, .rank = 2, .shape = {64, 100}};
+        bound = bind(ctx, exe, "w", of_w);
+        fusor_buffer of_t = {.data = t, .dtype = FUSOR_F32, .rank = 1, .shape = {9}};
+        other = bind(ctx, bound, "m", of_t); /* has the same bound value, and one T */
+        for (size_t k = 0; k < 2 * sizeof sizes / sizeof *sizes; k++) {
+            const int64_t rows = k % 3 ? 33 : 7, size = k % 2 ? 9 : sizes[k / 2];
+            fusor_buffer in[3] = {{.data = rows_of, .dtype = FUSOR_F32, .rank = 2, .shape = {rows, 64}},
+                                  of_w,
+                                  {.data = t, .dtype = FUSOR_F32, .rank = 1, .shape = {size}}};
+            fusor_buffer want_y = {0}, got = {0};
+            OK(fusor_executable_call(exe, 3, in, 1, &want_y));
+            in[1] = in[2];
+            OK(fusor_executable_call(k % 2 ? other : bound, k % 2 ? 1 : 2, in, 1, &got));
+            size_t n = 1;
+            for (int d = 0; d < got.rank; d++) {
+                cr_assert_eq(got.shape[d], want_y.shape[d], "%s", text);
+                n *= (size_t)got.shape[d];
+            }
+            cr_assert_eq(memcmp(got.data, want_y.data, n * sizeof(float)), 0, "%s: call %d, T = %d", text, (int)k,
+                         (int)size);
+            fusor_buffer_free(ctx, &want_y);
+            fusor_buffer_free(ctx, &got);
+        }
+        fusor_executable_free(exe);
+        fusor_executable_free(bound);
+        fusor_executable_free(other);
+    }
+    fusor_context_free(ctx);
+}
+
+/* Sizes that have names are no reason to pack anew: the constant's shape gives them, and what must be equal to one. */
+Test(constant, named_sizes_are_packed_once) {
+    static const char *const named[] = {
+        "func @f(%x: f32[M, K], const %w: f32[K, N]) -> f32[M, N] { %y = matmul(%x, %w) return %y }",
+        "func @f(%x: f32[M, D], const %w: f32[K, N]) -> f32[M, N] { %y = matmul(%x, %w) return %y }",
+        "func @f(%x: f32[M, D], const %w: f32[N, 2*N]) -> f32[M, N] { %y = matmul(%x, %w, transpose_b=true) return %y "
+        "}",
+        "func @f(%x: f32[B, M, D], const %w: f32[D, N]) -> f32[B, M, N] { %b = slice(%w, starts=[0, 1], ends=[D, N]) "
+        "%c = pad(%b, pads=[0, 0, 0, 1]) %d = slice(%w, starts=[0, 0], ends=[D, N]) %y = matmul(%x, %d) return %y }",
+        "func @f(%x: f16[A, C, H, W], const %w: f16[M, D, 3, 3]) -> f16[A, M, ?, ?] { %y = conv(%x, %w) return %y }",
+    };
+    const ir_plan_options options = {.level = IR_LEVEL_V3};
+    for (size_t p = 0; p < sizeof named / sizeof *named; p++) {
+        const ir_plan *plan = plan_text(named[p], &options);
+        int found = 0;
+        for (uint32_t i = 0; i < plan->steps.n; i++) found += plan->steps.at[i].prepack_param == 1;
+        cr_expect_eq(found, 1, "%s", named[p]);
+    }
 }
