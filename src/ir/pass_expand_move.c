@@ -219,6 +219,26 @@ static ir_id expand_tile(const mover *m) {
     return reshape(m, x, dim, n->rank, IR_OP_RESHAPE);
 }
 
+/* ---- broadcast_to ---- */
+/* A dim that must be 1, but is not known to be, does not stretch: what follows takes it for one that has one index,
+ * which a reshape says. */
+static ir_id expand_broadcast(const mover *m) {
+    const ir_node *n = m->n, x = *ir_at(m->g, n->in[0]);
+    ir_size dim[IR_MAX_RANK];
+    bool has_ones = false;
+    for (unsigned d = 0; d < x.rank; d++) {
+        const ir_size to = n->dim[d + n->rank - x.rank];
+        const bool becomes_one = ir_size_is(m->g->sizes, to, 1) && !ir_size_is(m->g->sizes, x.dim[d], 1);
+        dim[d] = becomes_one ? to : x.dim[d];
+        has_ones |= becomes_one;
+    }
+    if (!has_ones) return 0;
+    const ir_id id = reshape(m, n->in[0], dim, x.rank, IR_OP_RESHAPE);
+    ir_size all[IR_MAX_RANK];
+    memcpy(all, n->dim, sizeof all);
+    return !id || same_dims(ir_at(m->g, id), n) ? id : reshape(m, id, all, n->rank, IR_OP_BROADCAST_TO);
+}
+
 /* ---- comparisons with positions ---- */
 
 /* Position along a dim: i32 where that holds both sizes and what is added to them, else i64. */
@@ -280,6 +300,7 @@ bool ir_expand_move(ir_rewrite *rw, const ir_node *n, ir_id *out) {
     case IR_OP_PAD: id = expand_pad(&m); break;
     case IR_OP_CONCAT: id = expand_concat(&m); break;
     case IR_OP_TILE: id = expand_tile(&m); break;
+    case IR_OP_BROADCAST_TO: id = expand_broadcast(&m); break;
     case IR_OP_ONE_HOT: id = expand_one_hot(&m); break;
     case IR_OP_TRIL:
     case IR_OP_TRIU: id = expand_triangle(&m); break;

@@ -337,7 +337,8 @@ static void count_taps(planner *p) {
         ir_size start[IR_MAX_RANK];
         int64_t step[IR_MAX_RANK], all = 1;
         ir_slice_map(p->g, n, start, step);
-        for (int d = 0; d < n->rank && all < INT32_MAX; d++) all *= step[d] < 0 ? 1 : step[d];
+        for (int d = 0; d < n->rank && all < INT32_MAX; d++)
+            all *= step[d] < 0 ? 1 : step[d] < INT32_MAX ? step[d] : INT32_MAX;
         x->taps = group[n->in[0]] == n->group ? x->taps + 1 : x->taps > 1 ? x->taps : 1;
         x->step = all;
         group[n->in[0]] = n->group;

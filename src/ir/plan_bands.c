@@ -62,6 +62,7 @@ static bool find_rows(search *s, ir_id id, int64_t step, int64_t at) {
     if (n->op == IR_OP_SLICE) {
         ir_slice_map(p->g, n, start, along);
         if (n->rank == RANK) is_known = ir_slice_start(p->g, n, ROWS, &from);
+        if (n->rank == RANK && along[ROWS] > INT32_MAX) return false;
         if (n->rank == RANK && is_known) at = along[ROWS] * at + from, step *= along[ROWS];
     }
     for (int i = 0; i < n->n_in; i++) {

@@ -229,6 +229,15 @@ int plan_move_dim(ir_graph *g, const ir_node *n, int operand, int d) {
     }
 }
 
+/* From one element of a slice to the next along an axis of `size`, as steps of the operand. A step past the axis is as
+ * good as its size, whose product with a stride fits. */
+static ir_size slice_stride(ir_sizes *sz, ir_size size, int64_t step) {
+    enum { SMALL = 1 << 30 };
+    if (step >= -SMALL && step <= SMALL) return ir_size_const(sz, step);
+    const ir_size most = ir_size_min(sz, size, ir_size_const(sz, step < 0 ? -step : step));
+    return step < 0 ? ir_size_sub(sz, ir_size_const(sz, 0), most) : most;
+}
+
 void builder_move_link(builder *b, const chain *at, const ir_size *s, ir_size *t, place *out) {
     const ir_node *n = node(b, at->view), *x = node(b, n->in[at->operand]);
     ir_sizes *sz = sizes(b);
@@ -243,7 +252,7 @@ void builder_move_link(builder *b, const chain *at, const ir_size *s, ir_size *t
         if (s[d] == b->zero) continue;
         if (n->op == IR_OP_SLICE) {
             out->offset = ir_size_add(sz, out->offset, ir_size_mul(sz, s[d], start[d]));
-            if (!ir_size_is(sz, n->dim[d], 1)) t[d] = ir_size_mul(sz, s[d], ir_size_const(sz, step[d]));
+            if (!ir_size_is(sz, n->dim[d], 1)) t[d] = ir_size_mul(sz, s[d], slice_stride(sz, x->dim[d], step[d]));
             continue;
         }
         if (n->op == IR_OP_PAD && is_padded(b, n, d)) {

@@ -717,6 +717,27 @@ static void movement(ir_op op, ir_dtype t) {
             check(text, (domain){-100, 100, SPECIAL_HUGE, true}, (int64_t[4]){planes[k][0], planes[k][1], 3},
                   k == 5 ? two_threads : one_thread, k % 3 == 1, ALL_LEVELS);
     }
+    /* A named size that must be 1: what it becomes stretches, whatever made it; another size is refused. */
+    static const char *const ones[] = {
+        "func @f(%x: f32[A]) -> f32[3] { %a = broadcast_to(%x, shape=[1]) %b = broadcast_to(%a, shape=[3]) return %b }",
+        "func @f(%x: f32[A, B]) -> f32[3, B] { %a = broadcast_to(%x, shape=[1, B]) %b = broadcast_to(%a, shape=[3, B]) "
+        "%c = neg(%b) return %c }",
+        "func @f(%x: f32[A]) -> f32[2, 70] { %a = broadcast_to(%x, shape=[2, 1]) %b = broadcast_to(%a, shape=[2, 70]) "
+        "return %b }",
+        "func @f(%x: f32[A, B]) -> f32[] { %a = slice(%x, starts=[0], ends=[9]) %b = broadcast_to(%a, shape=[1, B]) %c "
+        "= "
+        "broadcast_to(%b, shape=[70, B]) %d = reduce_max(%c) return %d }",
+        "func @f(%x: f32[B, A]) -> f32[1] { %a = reduce_max(%x, axes=[0]) %b = broadcast_to(%a, shape=[1]) return %b }",
+        "func @f(%x: f32[A]) -> f32[1] { %a = cumsum(%x, axis=0) %b = broadcast_to(%a, shape=[1]) return %b }",
+        "func @f(%x: f32[A, B], %y: f32[B]) -> f32[1, B] { %a = softmax(%x, axis=0) %b = broadcast_to(%a, shape=[1, "
+        "B]) "
+        "%c = mul(%b, %y) return %c }",
+        "func @f(%x: f32[A, B], %y: f32[B, 3]) -> f32[1, 3] { %a = matmul(%x, %y) %b = broadcast_to(%a, shape=[1, 3]) "
+        "return %b }",
+    };
+    for (size_t s = 0; s < sizeof ones / sizeof *ones && op == IR_OP_BROADCAST_TO && t == FUSOR_F32; s++)
+        for (int64_t a = 1; a < 3; a++)
+            check(ones[s], (domain){-4, 4, SPECIAL_NONE, s < 5}, (int64_t[4]){a, 33}, one_thread, false, ALL_LEVELS);
 }
 
 enum { NUMBERS = 1 /* not for bool */, SLOW = 2 /* to compile: for f32 */ };
@@ -735,6 +756,12 @@ static const struct {
     {IR_OP_SLICE, "%x: T[A, B, 5]", "%r = slice(%x, starts=[1, 1], ends=[4, 4], axes=[2, 0])", "T[?, B, 3]", 0},
     {IR_OP_SLICE, "%x: T[A, B], %y: T[C, D]", "%r = slice(%x, starts=[C-2], ends=[C+1], axes=[1])", "T[A, ?]", 0},
     {IR_OP_SLICE, "%x: T[A, B, 4]", "%r = slice(%x, starts=[-2], ends=[0], steps=[-1], axes=[1])", "T[A, ?, 4]", 0},
+    {IR_OP_SLICE, "%x: T[A, B, 5]",
+     "%r = slice(%x, starts=[0, -1], ends=[9, -9223372036854775808], "
+     "steps=[9223372036854775807, -9223372036854775808])",
+     "T[?, ?, 5]", 0},
+    {IR_OP_SLICE, "%x: T[A, B, 5]",
+     "%r = slice(%x, starts=[-1, 0], ends=[-9, 90], steps=[-4611686018427387904, 3000000000])", "T[?, ?, 5]", 0},
     {IR_OP_FLIP, "%x: T[A, B]", "%r = flip(%x, axes=[0])", "T[A, B]", 0},
     {IR_OP_FLIP, "%x: T[A, B]", "%r = flip(%x, axes=[-1])", "T[A, B]", 0},
     {IR_OP_FLIP, "%x: T[A, B, 3]", "%r = flip(%x, axes=[2, 0])", "T[A, B, 3]", 0},
