@@ -7,8 +7,8 @@
  *
  * In C, a number stands for a tensor anywhere: fusor_mul(x, .5), fusor_add(x, 1). It takes the dtype of the tensors
  * beside it, and is an argument of the kernel: another number does not compile again. FUSOR_NO_GENERIC before the
- * include turns that off; then, and in C++, write fusor_f(.5) and fusor_i(1). What has no place among a function's
- * arguments has one among the attributes of fusor_apply.
+ * include turns that off; then, and in C++ without fusor.hpp, write fusor_f(.5) and fusor_i(1). What has no place among
+ * a function's arguments has one among the attributes of fusor_apply.
  *
  * **Ownership**: results belong to the calling thread's innermost scope. **Errors**: a bad handle, reported by
  * fusor_eval, fusor_read, fusor_status_of and the scope. **Threads**: any. **Cost**: under a microsecond. */
@@ -245,7 +245,11 @@ FUSOR_API fusor_tensor fusor_cumprod(fusor_tensor x, int axis, int exclusive, in
 
 /* ---- norms ---- */
 /** Stands for an operand that is left out. */
+#ifndef __cplusplus
 #define FUSOR_NO_TENSOR ((fusor_tensor){0, 0, 0})
+#else
+#define FUSOR_NO_TENSOR (fusor_tensor{nullptr, 0, 0})
+#endif
 /** (x - mean) / sqrt(variance + epsilon) * gamma + beta, over all axes from axis on; gamma and beta, or beta, may be
  * FUSOR_NO_TENSOR */
 FUSOR_API fusor_tensor fusor_layer_norm(fusor_tensor x, fusor_tensor gamma, fusor_tensor beta, int axis,
@@ -375,7 +379,8 @@ FUSOR_API fusor_tensor fusor_dim(fusor_tensor x, int axis);
 #endif
 
 /* Numbers for tensors. The statement expression has its argument's text once: nested calls would otherwise double it at
- * each level. A macro does not expand within itself, so the plain functions stay beneath: (fusor_add)(a, b). */
+ * each level; its variable has a name of its own, so that nested ones shadow none. A macro does not expand within
+ * itself, so the plain functions stay beneath: (fusor_add)(a, b). */
 #if !defined(__cplusplus) && !defined(FUSOR_NO_GENERIC)
 static inline fusor_tensor fusor_same_tensor(fusor_tensor t) { return t; }
 #define FUSOR_GENERIC_(x)                                                                                              \
@@ -397,10 +402,12 @@ static inline fusor_tensor fusor_same_tensor(fusor_tensor t) { return t; }
              : fusor_u, unsigned long long                                                                             \
              : fusor_u)(x)
 #if defined(__GNUC__)
-#define FUSOR_TENSOR_OF(x)                                                                                             \
+#define FUSOR_TENSOR_OF(x)             FUSOR_TENSOR_AS_(x, __COUNTER__)
+#define FUSOR_TENSOR_AS_(x, count)     FUSOR_TENSOR_NAMED_(x, count)
+#define FUSOR_TENSOR_NAMED_(x, count)                                                                                  \
     __extension__({                                                                                                    \
-        __auto_type fusor_x_ = (x);                                                                                    \
-        FUSOR_GENERIC_(fusor_x_);                                                                                      \
+        __auto_type fusor_x_##count = (x);                                                                             \
+        FUSOR_GENERIC_(fusor_x_##count);                                                                               \
     })
 #else
 #define FUSOR_TENSOR_OF(x) FUSOR_GENERIC_(x)

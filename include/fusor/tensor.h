@@ -39,7 +39,8 @@ FUSOR_API fusor_scope fusor_scope_begin(fusor_context *ctx, fusor_status *status
 /** Runs the scope's pending assignments as one graph, sets its status, drops its tensors. A second call: nothing. */
 FUSOR_API void fusor_scope_end(fusor_scope *scope);
 #if defined(__GNUC__) && !defined(__cplusplus)
-/** FUSOR_SCOPE(ctx, &status) { ... }: ends at the brace, by break, return and goto too. */
+/** FUSOR_SCOPE(ctx, &status) { ... }: ends at the brace, by break, return and goto too. C++ has fusor::scope of
+ *  fusor.hpp. */
 #define FUSOR_SCOPE(ctx, status)                 FUSOR_SCOPE_COUNTED_(ctx, status, __COUNTER__)
 #define FUSOR_SCOPE_COUNTED_(ctx, status, count) FUSOR_SCOPE_NAMED_(ctx, status, count)
 #define FUSOR_SCOPE_NAMED_(context, status_out, count)                                                                 \

@@ -53,14 +53,27 @@ typedef struct fusor_buffer {
 typedef struct fusor_context fusor_context;
 typedef struct fusor_executable fusor_executable;
 
+/** Two arguments, a count and a list of int64_t: fusor_wrap(ctx, x, FUSOR_F32, FUSOR_SHAPE(2, 3)). **Ownership**: the
+ *  list lives as long as the block around it; in C++, from C++11 on, until the end of the call. */
+#ifndef __cplusplus
 #define FUSOR_SHAPE(...) \
     (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
+#else
+#define FUSOR_SHAPE(...) decltype(fusor_shape_of_(__VA_ARGS__))::count, fusor_shape_of_(__VA_ARGS__).data()
+#endif
 /** A fusor_buffer of contiguous memory of the CPU: FUSOR_BUFFER(x, FUSOR_F32, 2, 3); without sizes a scalar. In C;
  *  C++ has fusor::buffer of fusor.hpp. */
-#define FUSOR_BUFFER(pointer, element, ...)                                                                           \
+#define FUSOR_BUFFER(...) \
+    FUSOR_BUFFER_PICK_(__VA_ARGS__, T_, T_, T_, T_, T_, T_, T_, T_, T_, T_, T_, T_, S_, S_, S_)(__VA_ARGS__)
+/* FUSOR_BUFFER_T_, of a tensor, or FUSOR_BUFFER_S_, of a scalar: ISO C has no "..." without an argument. Sizes past the
+ * eighth are what the compiler complains of. */
+#define FUSOR_BUFFER_PICK_(a, b, c, d, e, f, g, h, i, j, k, l, m, n, which, ...) FUSOR_BUFFER_##which
+#define FUSOR_BUFFER_T_(pointer, element, ...)                                                                        \
     (FUSOR_EXTENSION_(fusor_buffer){.data = (void *)(pointer), .dtype = (int32_t)(element),                           \
                     .rank = (int32_t)(sizeof((int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t) - 1),                     \
                     .shape = {__VA_ARGS__}})
+#define FUSOR_BUFFER_S_(pointer, element) \
+    (FUSOR_EXTENSION_(fusor_buffer){.data = (void *)(pointer), .dtype = (int32_t)(element)})
 
 /** Bytes of one element; 0 for a number that is no dtype. */
 FUSOR_API size_t fusor_dtype_size(fusor_dtype dtype);
@@ -74,6 +87,18 @@ FUSOR_API int fusor_version(void);
 FUSOR_API const char *fusor_version_string(void);
 
 #ifdef __cplusplus
+}
+#endif
+
+#if defined(__cplusplus) && __cplusplus >= 201103L
+/* What FUSOR_SHAPE comes to in C++, which has no compound literals. */
+template <size_t N> struct fusor_shape_ {
+    int64_t sizes[N ? N : 1];
+    enum : int { count = N };
+    const int64_t *data() const { return sizes; }
+};
+template <class... T> inline fusor_shape_<sizeof...(T)> fusor_shape_of_(T... sizes) {
+    return {{static_cast<int64_t>(sizes)...}};
 }
 #endif
 #endif

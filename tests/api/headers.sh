@@ -43,19 +43,40 @@ int main(void) {
     float x[6] = {0};
     fusor_context_options options = FUSOR_CONTEXT_OPTIONS_INIT;
     fusor_context *ctx = fusor_context_new(&options);
-    fusor_buffer b = FUSOR_BUFFER(x, FUSOR_F32, 2, 3);
+    fusor_buffer b = FUSOR_BUFFER(x, FUSOR_F32, 2, 3), scalar = FUSOR_BUFFER(x, FUSOR_F32);
+    fusor_buffer most = FUSOR_BUFFER(x, FUSOR_F32, 1, 1, 1, 1, 1, 1, 2, 3);
     fusor_status status;
     FUSOR_SCOPE(ctx, &status) {
         fusor_tensor t = fusor_wrap(ctx, x, FUSOR_F32, FUSOR_SHAPE(2, 3));
         (void)fusor_assign(t, fusor_mul(fusor_reduce_sum(t, FUSOR_AXES(0, 1), 1), .5));
     }
-    return b.rank;
+    return b.rank == 2 && scalar.rank == 0 && most.rank == 8 && most.shape[7] == 3;
+}
+END
+cat >"$tmp/uses.cc" <<'END'
+#include <fusor/fusor.h>
+static_assert(decltype(fusor_shape_of_(2, 3))::count == 2, "");
+int main() {
+    float x[6] = {0};
+    size_t rows = 2;
+    fusor_context *ctx = fusor_context_new(nullptr);
+    fusor_tensor t = fusor_wrap(ctx, x, FUSOR_F32, FUSOR_SHAPE(rows, 3));
+    t = fusor_layer_norm(fusor_reduce_sum(t, FUSOR_AXES(0, 1), 1), FUSOR_NO_TENSOR, FUSOR_NO_TENSOR, 0, 1e-5);
+    t = fusor_reshape(t, FUSOR_SHAPE());
+    fusor_context_free(ctx);
 }
 END
 for cc in "${CC:-cc}" clang; do
     command -v "${cc##* }" >/dev/null || continue
     # shellcheck disable=SC2086
-    check "macros with $cc" $cc -std=c11 $strict -Wconversion "$tmp/uses.c"
+    for std in c99 c11 c17; do check "macros with $cc as $std" $cc -std=$std $strict -Wshadow "$tmp/uses.c"; done
+done
+for cxx in "${CXX:-c++}" clang++; do
+    command -v "${cxx##* }" >/dev/null || continue
+    # shellcheck disable=SC2086
+    for std in c++11 c++14 c++17 c++20; do
+        check "macros with $cxx as $std" $cxx -std=$std $strict -Wshadow "$tmp/uses.cc"
+    done
 done
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
