@@ -95,6 +95,7 @@ unit_tests += %D%/cuda/gpu_mma_test
 %C%_cuda_gpu_mma_test_LDADD = libfu-ref.la $(rt_test_libs) -lm
 script_tests += %D%/api/headers.sh
 script_tests += %D%/api/cpp_program.sh
+script_tests += %D%/api/cpp_operators.sh
 script_tests += %D%/api/symbols.sh
 script_tests += %D%/diff/oracle.sh
 unit_tests += %D%/unit/types_test

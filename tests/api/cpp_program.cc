@@ -46,7 +46,7 @@ int main() {
     f.call({there.buffer()}, out);
     ctx.wait();
     std::printf("%g %g %g\n", out[0].shape[0] + 0., static_cast<float *>(out[0].data)[1], fusor::read<float>(fusor::to_device(X))[0]);
-    auto brief = std::make_unique<fusor::context>();
+    std::unique_ptr<fusor::context> brief(new fusor::context);
     fusor::memory longer(*brief, FUSOR_F32, {3});
     fusor::executable layer(*brief, "func @f(%a: f32[N, 2], const %w: f32[2], const %b: f32[]) -> f32[N] { %m = matmul(%a, %w) %y = add(%m, %b) return %y }");
     brief.reset(); /* what is made of a context holds it */
@@ -103,7 +103,7 @@ int main() {
         std::printf("%s\n", e.what());
     }
     try {
-        auto gone = std::make_unique<fusor::context>();
+        std::unique_ptr<fusor::context> gone(new fusor::context);
         fusor::executable first(*gone, "func @f(%a: f32[N]) -> f32[N] { %y = square(%a) return %y }");
         {
             fusor::executable second(std::move(first));

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# cpp_program.sh: fusor.hpp compiles as C++17 and C++20 without a warning, and cpp_program.cc prints what it should.
+# cpp_program.sh: fusor.hpp compiles as C++11, C++17 and C++20 without a warning, and cpp_program.cc prints what it should.
 src=${FUSOR_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}
 cd "${FUSOR_BUILDDIR:-.}" || exit 1
 cxx=${CXX:-c++}
@@ -35,7 +35,7 @@ fusor_executable_call: the executable is NULL
 FUSOR_ERROR_SYNTAX
 END
 export FUSOR_CACHE_DIR=$tmp/cache
-for std in c++17 c++20; do
+for std in c++11 c++17 c++20; do
     # shellcheck disable=SC2086
     if "$cxx" -std=$std -Wall -Wextra -pedantic -Werror ${FUSOR_SANITIZE-} -I"$src/include" "$src/tests/api/cpp_program.cc" -o "$tmp/program" \
         -L.libs -lfusor -Wl,-rpath,"$PWD/.libs" 2>"$tmp/err" && "$tmp/program" >"$tmp/out" 2>"$tmp/err" && diff -u "$tmp/expected" "$tmp/out"; then

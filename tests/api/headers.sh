@@ -53,6 +53,7 @@ int main(void) {
     return b.rank == 2 && scalar.rank == 0 && most.rank == 8 && most.shape[7] == 3;
 }
 END
+echo "#include <fusor/fusor.hpp>" >"$tmp/hpp.cc"
 cat >"$tmp/uses.cc" <<'END'
 #include <fusor/fusor.h>
 static_assert(decltype(fusor_shape_of_(2, 3))::count == 2, "");
@@ -76,6 +77,7 @@ for cxx in "${CXX:-c++}" clang++; do
     # shellcheck disable=SC2086
     for std in c++11 c++14 c++17 c++20; do
         check "macros with $cxx as $std" $cxx -std=$std $strict -Wshadow "$tmp/uses.cc"
+        check "fusor.hpp with $cxx as $std" $cxx -std=$std $strict -Wshadow "$tmp/hpp.cc"
     done
 done
 echo "$passed passed, $failed failed, $skipped skipped"
