@@ -18,6 +18,11 @@ typedef struct export_blob {
     uint64_t entry, code_bytes;
 } export_blob;
 
+/* The names of the function and of its arguments, no two alike. Results that are an alias have the parameter's. */
+typedef struct export_names {
+    const char *function, **param, **result, **dim;
+} export_names;
+export_names export_make_names(tool *t, const ir_graph *g);
 /* An ELF64 relocatable with all blobs in .text, one function symbol each (weak: the same kernel may come in another
  * object). */
 void export_object(fu_str *out, const export_blob *blob, size_t n);

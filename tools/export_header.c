@@ -5,7 +5,6 @@
 #include "export.h"
 #include "inputs.h"
 #include "rt/exec_internal.h"
-#include <ctype.h>
 #include <inttypes.h>
 
 static const char *c_type(ir_dtype t) {
@@ -23,68 +22,6 @@ static const char *c_type(ir_dtype t) {
     case FUSOR_U64: return "uint64_t";
     default: return "uint8_t"; /* u8, bool */
     }
-}
-
-/* The names of the function and of its arguments, as C (and C++) has them and no two alike. */
-typedef struct c_names {
-    const char *function, **param, **result, **dim;
-    fu_vec(const char *) taken;
-} c_names;
-
-/* Keywords, macros, and what the function's own text uses. */
-static const char reserved[] =
-    " alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t class "
-    "co_await co_return co_yield compl concept const const_cast consteval constexpr constinit continue decltype "
-    "default delete do double dynamic_cast else enum explicit export extern false float for friend goto if inline "
-    "int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public register "
-    "reinterpret_cast requires restrict return short signed sizeof static static_assert static_cast struct switch "
-    "template this thread_local throw true try typedef typeid typename typeof typeof_unqual union unsigned using "
-    "virtual void volatile wchar_t while xor xor_eq NULL INT64_MIN errno stdin stdout stderr linux unix i386 int8_t "
-    "int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t in out memory status aligned_alloc free FUSOR_AOT_OK "
-    "FUSOR_AOT_NO_MEMORY FUSOR_AOT_SIZES FUSOR_AOT_INDEX FUSOR_AOT_KERNEL FUSOR_AOT_CPU fusor_aot_args fusor_aot_run ";
-/* Functions of C that a function may be called after: of math.h (which a compiler knows without it) and of what the
- * header includes. */
-static const char library[] =
-    " abort abs acos acosh asin asinh atan atan2 atanh calloc cbrt ceil copysign cos cosh div erf erfc exit exp exp2 "
-    "expm1 floor fma fmax fmin fmod gamma hypot index j0 j1 log log10 log1p log2 main malloc memcpy memmove memset "
-    "pow printf puts rand random realloc rindex round select sin sinh sqrt strlen system tan tanh tgamma trunc y0 y1 ";
-
-/* Is name one of these words? */
-static bool is_in(tool *t, const char *name, const char *words) {
-    return strstr(words, fu_format(&t->arena, " %s ", name)) != NULL;
-}
-
-static bool is_taken(const c_names *names, const char *name) {
-    for (uint32_t i = 0; i < names->taken.n; i++)
-        if (strcmp(names->taken.at[i], name) == 0) return true;
-    return false;
-}
-
-static const char *c_name(tool *t, c_names *names, const char *prefix, const char *name) {
-    fu_str s;
-    fu_str_init(&s, &t->arena);
-    fu_str_add(&s, prefix);
-    if (!*prefix && isdigit((unsigned char)name[0])) fu_str_addc(&s, '_');
-    for (; *name; name++) fu_str_addc(&s, isalnum((unsigned char)*name) ? *name : '_');
-    while (is_in(t, s.at, reserved) || is_taken(names, s.at) || (names->taken.n == 0 && is_in(t, s.at, library)))
-        fu_str_addc(&s, '_');
-    fu_push(&t->arena, &names->taken, s.at);
-    return s.at;
-}
-
-static c_names make_names(tool *t, const ir_graph *g) {
-    const uint32_t n_dims = ir_size_symbol_count(g->sizes);
-    c_names x = {.param = FU_NEW_N(&t->arena, const char *, g->params.n + 1),
-                 .result = FU_NEW_N(&t->arena, const char *, g->results.n + 1),
-                 .dim = FU_NEW_N(&t->arena, const char *, n_dims + 1)};
-    x.function = c_name(t, &x, "", g->name); /* the first: what is visible in the whole program */
-    for (uint32_t p = 0; p < g->params.n; p++) x.param[p] = c_name(t, &x, "", g->params.at[p].name);
-    for (uint32_t r = 0; r < g->results.n; r++) {
-        const int alias = g->results.at[r].alias;
-        x.result[r] = alias >= 0 ? x.param[alias] : c_name(t, &x, "result_", g->results.at[r].name);
-    }
-    for (uint32_t i = 0; i < n_dims; i++) x.dim[i] = c_name(t, &x, "", ir_size_symbol_name(g->sizes, i));
-    return x;
 }
 
 static const char prelude[] =
@@ -191,13 +128,14 @@ static void add_copy(tool *t, fu_str *s, const frame *f, const int *arg) {
                 place(t, f, arg[1]), place(t, f, arg[0]), f->bytes[arg[0]]);
 }
 
-/* NAME__<variant>: the steps with everything known. */
+/* fusor_aot_NAME_case<variant>: the steps with everything known. */
 static void add_variant(tool *t, fu_str *s, const frame *f, const export_kernels *kernels, const char *name,
                         int variant) {
     const ir_plan *plan = f->x->core->plan;
     fu_str_addf(
         s,
-        "static inline int %s__%d(void *const *in, void *const *out, char *memory) {\n    int status = FUSOR_AOT_OK;\n",
+        "static inline int fusor_aot_%s_case%d(void *const *in, void *const *out, char *memory) {\n    int status = "
+        "FUSOR_AOT_OK;\n",
         name, variant);
     for (uint32_t i = 0; i < plan->buffers.n; i++)
         if (plan->buffers.at[i].storage == IR_STORE_LITERAL)
@@ -248,8 +186,9 @@ static int check_plan(tool *t, const ir_plan *plan) {
 }
 
 /* int NAME(const float *x, ..., float *y, ..., int64_t B, ...): parameters, results that are no parameter's memory,
- * sizes. */
-static void add_signature(fu_str *s, const ir_graph *g, const c_names *names) {
+ * sizes. Its own names begin with fusor_aot, and it calls nothing else. */
+static void add_function(fu_str *s, const ir_graph *g, const export_names *names) {
+    const uint32_t n_symbols = ir_size_symbol_count(g->sizes);
     bool first = true;
     fu_str_addf(s, "static inline int %s(", names->function);
     for (uint32_t p = 0; p < g->params.n; p++, first = false) {
@@ -263,17 +202,74 @@ static void add_signature(fu_str *s, const ir_graph *g, const c_names *names) {
         fu_str_addf(s, "%s%s *%s", first ? "" : ", ", c_type(ir_at(g, g->results.at[r].node)->dtype), names->result[r]);
         first = false;
     }
-    for (uint32_t i = 0; i < ir_size_symbol_count(g->sizes); i++, first = false)
+    for (uint32_t i = 0; i < n_symbols; i++, first = false)
         fu_str_addf(s, "%sint64_t %s", first ? "" : ", ", names->dim[i]);
-    fu_str_add(s, first ? "void)" : ")");
+    fu_str_addf(s, "%s) {\n    void *const fusor_aot_in[] = {", first ? "void" : "");
+    for (uint32_t p = 0; p < g->params.n; p++) fu_str_addf(s, "%s(void *)%s", p ? ", " : "", names->param[p]);
+    fu_str_add(s, g->params.n ? "};\n    void *const fusor_aot_out[] = {" : "0};\n    void *const fusor_aot_out[] = {");
+    for (uint32_t r = 0; r < g->results.n; r++) fu_str_addf(s, "%s(void *)%s", r ? ", " : "", names->result[r]);
+    fu_str_add(s, "};\n    const int64_t fusor_aot_size[] = {");
+    for (uint32_t i = 0; i < n_symbols; i++) fu_str_addf(s, "%s%s", i ? ", " : "", names->dim[i]);
+    fu_str_addf(s, "%s};\n    return fusor_aot_%s_call(fusor_aot_in, fusor_aot_out, fusor_aot_size);\n}\n#endif\n",
+                n_symbols ? "" : "0", names->function);
 }
 
-static void add_body(fu_str *s, const ir_graph *g, const c_names *names) {
-    fu_str_add(s, " {\n    void *const in[] = {");
-    for (uint32_t p = 0; p < g->params.n; p++) fu_str_addf(s, "%s(void *)%s", p ? ", " : "", names->param[p]);
-    fu_str_add(s, g->params.n ? "};\n    void *const out[] = {" : "NULL};\n    void *const out[] = {");
-    for (uint32_t r = 0; r < g->results.n; r++) fu_str_addf(s, "%s(void *)%s", r ? ", " : "", names->result[r]);
-    fu_str_add(s, "};\n    char *memory;\n    int status = FUSOR_AOT_SIZES;\n");
+/* fusor_aot_NAME_call: finds the case of these sizes, and gives it memory that begins at a cache line. cases: a
+ * condition and a call each, which add_case makes. */
+static void add_call(fu_str *s, const char *name, ir_level level, ir_features used, const char *cases) {
+    fu_str_addf(s,
+                "static inline int fusor_aot_%s_call(void *const *in, void *const *out, const int64_t *size) {\n"
+                "    char *memory;\n    int status;\n    (void)size;\n"
+                "#if defined __GNUC__ && (__GNUC__ >= 12 || __clang_major__ >= 18)\n"
+                "    if (!__builtin_cpu_supports(\"%s\")",
+                name, ir_levels[level].name);
+    for (int i = 0; i < IR_FEATURE_COUNT; i++) {
+        if (!(used >> i & 1)) continue;
+        for (const char *f = ir_feature_table[i].features; *f; f += strcspn(f, ","), f += *f == ',')
+            fu_str_addf(s, " || !__builtin_cpu_supports(\"%.*s\")", (int)strcspn(f, ","), f);
+    }
+    fu_str_addf(s, ") return FUSOR_AOT_CPU;\n#endif\n%s    return FUSOR_AOT_SIZES;\n}\n\n", cases);
+}
+
+static void add_case(fu_str *s, const char *name, int variant, const int64_t *values, uint32_t n_values,
+                     int64_t bytes) {
+    fu_str_add(s, "    if (1");
+    for (uint32_t i = 0; i < n_values; i++) fu_str_addf(s, " && size[%u] == %" PRId64, i, values[i]);
+    fu_str_addf(s,
+                ") {\n        if (!(memory = (char *)aligned_alloc(64, %" PRId64 "))) return FUSOR_AOT_NO_MEMORY;\n"
+                "        status = fusor_aot_%s_case%d(in, out, memory);\n"
+                "        free(memory);\n        return status;\n    }\n",
+                (bytes + 127) / 64 * 64, name, variant);
+}
+
+/* Every combination: its case behind *out, its condition in *cases. */
+static int add_cases(tool *t, ir_plan *plan, const export_kernels *kernels, sizes *z, const char *name, fu_str *out,
+                     fu_str *cases) {
+    const uint32_t n_symbols = ir_size_symbol_count(plan->graph->sizes);
+    fu_arena own;
+    rt_exec *x = NULL;
+    frame *f = NULL;
+    int status = 0, variant = 0;
+    fu_error e;
+    fu_error_clear(&e);
+    /* From here on the plan is the executor's. */
+    fu_arena_init(&own, &t->oom);
+    rt_exec_options options = {.n_threads = 1, .is_layout_only = true};
+    if (rt_exec_new(&e, &own, plan, NULL, &options, &x) != FUSOR_OK || exec_frame_new(x, &e, &f) != FUSOR_OK)
+        status = tool_fail(t, &e);
+    if (!status) do {
+            set_values(z);
+            int64_t bytes = exec_peak(f, &e, z->values);
+            if (bytes >= 0) {
+                add_variant(t, out, f, kernels, name, variant);
+                add_case(cases, name, variant++, z->values, n_symbols, bytes);
+            } else {
+                status = tool_fail(t, &e);
+            }
+        } while (!status && next_choice(z));
+    exec_frame_free(f);
+    rt_exec_release(x);
+    return status;
 }
 
 int export_header(tool *t, ir_plan *plan, const export_kernels *kernels, fu_str *out) {
@@ -281,8 +277,6 @@ int export_header(tool *t, ir_plan *plan, const export_kernels *kernels, fu_str 
     const ir_level level = plan->options.level;
     uint32_t n_symbols = ir_size_symbol_count(g->sizes);
     sizes z = {.values = FU_NEW_N(&t->arena, int64_t, n_symbols + 1)};
-    fu_error e;
-    fu_error_clear(&e);
     int status = check_plan(t, plan);
     if (!status) status = inputs_dims(t, g, &z.in);
     if (status) return status;
@@ -295,16 +289,12 @@ int export_header(tool *t, ir_plan *plan, const export_kernels *kernels, fu_str 
                 t, "--stage header: size '%s' of @%s is not known; a header has fixed sizes: --dim %s=64 or %s=1,64",
                 ir_size_symbol_name(g->sizes, i), g->name, ir_size_symbol_name(g->sizes, i),
                 ir_size_symbol_name(g->sizes, i));
-    const c_names names = make_names(t, g);
+    const export_names names = export_make_names(t, g);
     const char *name = names.function;
     ir_features used = 0;
     char target[IR_TARGET_MAX];
-    fu_str beside;
-    fu_str_init(&beside, &t->arena);
     for (uint32_t i = 0; i < plan->steps.n; i++)
         if (plan->steps.at[i].kind == IR_STEP_KERNEL) used |= plan->steps.at[i].kernel->features;
-    for (int i = 0; i < IR_FEATURE_COUNT; i++)
-        if (used >> i & 1) fu_str_addf(&beside, "%s%s", beside.n ? "," : "", ir_feature_table[i].features);
     fu_str_addf(out,
                 "/* %s for %s. Made by fusor emit --stage header; link the object of --stage obj.\n * Sizes are those "
                 "that were given; others are FUSOR_AOT_SIZES. Single-threaded, no library. */\n",
@@ -314,46 +304,12 @@ int export_header(tool *t, ir_plan *plan, const export_kernels *kernels, fu_str 
     for (uint32_t i = 0; i < kernels->n; i++)
         fu_str_addf(out, "int %s(const fusor_aot_args *, int64_t, int64_t);\n", kernels->at[i].symbol);
     fu_str_add(out, "#ifdef __cplusplus\n}\n#endif\n\n");
-    fu_str body;
-    fu_str_init(&body, &t->arena);
-    add_signature(&body, g, &names);
-    add_body(&body, g, &names);
-    fu_str_addf(
-        &body,
-        "#if defined __GNUC__ && (__GNUC__ >= 12 || __clang_major__ >= 18)\n    if (!__builtin_cpu_supports(\"%s\")",
-        ir_levels[level].name);
-    for (const char *f = beside.at; f && *f; f += strcspn(f, ",") + (f[strcspn(f, ",")] == ','))
-        fu_str_addf(&body, " || !__builtin_cpu_supports(\"%.*s\")", (int)strcspn(f, ","), f);
-    fu_str_add(&body, ") return FUSOR_AOT_CPU;\n#endif\n");
-    /* From here on the plan is the executor's. */
-    fu_arena own;
-    rt_exec *x = NULL;
-    frame *f = NULL;
-    fu_arena_init(&own, &t->oom);
-    rt_exec_options options = {.n_threads = 1, .is_layout_only = true};
-    if (rt_exec_new(&e, &own, plan, NULL, &options, &x) != FUSOR_OK || exec_frame_new(x, &e, &f) != FUSOR_OK)
-        status = tool_fail(t, &e);
-    int variant = 0;
-    if (!status) do {
-            set_values(&z);
-            int64_t bytes = exec_peak(f, &e, z.values);
-            if (bytes < 0) {
-                status = tool_fail(t, &e);
-                break;
-            }
-            add_variant(t, out, f, kernels, name, variant);
-            fu_str_add(&body, "    if (1");
-            for (uint32_t i = 0; i < n_symbols; i++)
-                fu_str_addf(&body, " && %s == %" PRId64, names.dim[i], z.values[i]);
-            fu_str_addf(&body,
-                        ") {\n        if (!(memory = (char *)aligned_alloc(64, %" PRId64
-                        "))) return FUSOR_AOT_NO_MEMORY;\n        status = %s__%d(in, out, memory);\n        "
-                        "free(memory);\n    }\n",
-                        (bytes + 127) / 64 * 64, name, variant++);
-        } while (next_choice(&z));
-    exec_frame_free(f);
-    rt_exec_release(x);
-    fu_str_addf(&body, "    return status;\n}\n#endif\n");
-    fu_str_addn(out, body.at, body.n);
+    fu_str cases, last;
+    fu_str_init(&cases, &t->arena);
+    fu_str_init(&last, &t->arena);
+    add_function(&last, g, &names); /* before the plan is given away */
+    status = add_cases(t, plan, kernels, &z, name, out, &cases);
+    add_call(out, name, level, used, cases.at);
+    fu_str_addn(out, last.at, last.n);
     return status;
 }

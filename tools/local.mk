@@ -24,6 +24,7 @@ tool_sources += %D%/explain_html.c
 tool_sources += %D%/cmd_emit.c
 tool_sources += %D%/export_object.c
 tool_sources += %D%/export_header.c
+tool_sources += %D%/export_names.c
 tool_sources += %D%/cmd_info.c
 tool_sources += %D%/cmd_cache.c
 tool_sources += %D%/cmd_cache_warm.c

@@ -141,6 +141,40 @@ if "$FUSOR" emit names.fusor --stage obj -o names.o 2>err && "$FUSOR" emit names
 else
     bad 'export of names'
 fi
+# Whatever the headers of C, the compiler and the exported header itself name may be a parameter, and a size.
+headers='#include <complex.h>\n#include <errno.h>\n#include <math.h>\n#include <stdio.h>\n'
+{
+    printf '%b' "$headers" '#include <stdint.h>\n#include <stdlib.h>\n#include <string.h>\n' >std.c
+    ${CC:-cc} -E -P std.c
+    ${CC:-cc} -E -P -dM std.c
+    cat mlp.h
+    echo alignas and bitor char16_t class co_await concept constexpr export final import module namespace nullptr operator template this \
+        typename using virtual xor_eq _Bool _Complex _Atomic _Float16 __int128 _ __ _1 1 v1 free__0 free_0 a..b a.__.b _a free fusor_aot_in \
+        fusor_aot_free_call FUSOR_AOT_free_H fusor_aot_free_call_
+} | sed 's/"[^"]*"//g' | grep -oE '(^|[^A-Za-z0-9_.])[A-Za-z_][A-Za-z0-9_.]*' | grep -oE '[A-Za-z_].*' | grep -vxE 'x|y|BUFSIZ|fusor_aot_size' | sort -u >words
+{
+    echo 'func @free(%x: f32[fusor_aot_size], %y: f32[BUFSIZ]'
+    sed 's/.*/  , %&: f32/' words
+    echo ') -> (%restrict: f32[fusor_aot_size], %z: f32[BUFSIZ]) { %restrict.. = neg(%x) return %restrict.., %y }'
+} >all_names.fusor
+"$FUSOR" emit all_names.fusor --stage header --dim fusor_aot_size=2 --dim BUFSIZ=3 -o all_names.h 2>err && [ "$(wc -l <words)" -gt 500 ] && ok || bad 'export of all names'
+for as in 'c -std=gnu11' 'c++ -std=c++11'; do
+    { [ "${as%% *}" = c ] && printf '%b' "$headers" || printf '#include <complex>\n#include <cmath>\n#include <cstdio>\n'; echo '#include "all_names.h"'; } >all_names.c
+    if [ "${as%% *}" = c ] || command -v "${CXX:-c++}" >/dev/null; then
+        # shellcheck disable=SC2086
+        $([ "${as%% *}" = c ] && echo "${CC:-cc}" || echo "${CXX:-c++}") -x $as -Wall -Wextra -Werror -Wno-unused-parameter -fsyntax-only all_names.c 2>err && ok || bad "all names, $as"
+    fi
+done
+# A function is none of C's library, of which compilers know a part without any header.
+for name in size_t tanhf roundf32 memcpy index select NULL INT64_MAX std main _x _Bool f__0 int linux div abort y0 abs errno I fusor_aot_run FUSOR_AOT_OK cexp isnan; do
+    "$FUSOR" emit -e "func @$name(%x: f32[N]) -> (%y: f32[N]) { %y = neg(%x) return %y }" --stage header --dim N=2 -o one.h 2>err || bad "export of @$name"
+    for as in "${CC:-cc} -x c" "${CXX:-c++} -x c++"; do
+        command -v "${as%% *}" >/dev/null || continue
+        { [ "${as##* }" = c ] && printf '#include "one.h"\n%b' "$headers" || printf '#include "one.h"\n#include <cmath>\n'; } >one.c
+        $as -Wall -Wextra -Werror -fsyntax-only one.c 2>err && ok || bad "@$name, $as"
+    done
+    case $name in size_t | memcpy | int | std) grep -q "^static inline int ${name}_(" one.h && ok || bad "the name of @$name" ;; esac
+done
 # A function of copies alone has no kernel; its object is empty.
 cat >copies.fusor <<'END'
 func @both(%x: f32[N, M], %z: i8[N]) -> (%y: f32[N, M], %k: i8[N]) {
