@@ -107,13 +107,20 @@ static const char *symbol_of(const export_kernels *kernels, const ir_kernel *k, 
     return "";
 }
 
-/* Indices within [-size, size) (from 0 where they have no sign), as rt/exec_check.c. */
+/* Indices within [-size, size) (from 0 where they have no sign), as rt/exec_check.c. A test that every value of the
+ * type passes, or that none does, is not written: compilers warn of it. */
 static void add_check(tool *t, fu_str *s, const frame *f, int number) {
     int arg = f->x->core->plan->steps.at[number].arg[0];
     ir_dtype dtype = f->x->core->plan->buffers.at[arg].dtype;
     int64_t size = f->step[number].axis_size;
+    const int bits = 8 * ir_dtypes[dtype].bytes - ir_is_signed(dtype); /* of the largest value */
+    if (!f->step[number].n_indices || !f->count[arg] || (bits < 63 && size >> bits)) return;
+    if (!size) {
+        fu_str_add(s, "        return FUSOR_AOT_INDEX;\n");
+        return;
+    }
     fu_str_addf(s, "        const %s *index = (const %s *)(%s);\n        for (int64_t i = 0; i < %" PRId64 "; i++)\n",
-                c_type(dtype), c_type(dtype), place(t, f, arg), f->step[number].n_indices ? f->count[arg] : 0);
+                c_type(dtype), c_type(dtype), place(t, f, arg), f->count[arg]);
     if (ir_is_signed(dtype))
         fu_str_addf(s,
                     "            if (index[i] < -INT64_C(%" PRId64 ") || index[i] >= INT64_C(%" PRId64
@@ -236,10 +243,10 @@ static void add_case(fu_str *s, const char *name, int variant, const int64_t *va
     fu_str_add(s, "    if (1");
     for (uint32_t i = 0; i < n_values; i++) fu_str_addf(s, " && size[%u] == %" PRId64, i, values[i]);
     fu_str_addf(s,
-                ") {\n        if (!(memory = (char *)aligned_alloc(64, %" PRId64 "))) return FUSOR_AOT_NO_MEMORY;\n"
-                "        status = fusor_aot_%s_case%d(in, out, memory);\n"
+                ") {\n        if (!(memory = (char *)malloc(%" PRId64 "))) return FUSOR_AOT_NO_MEMORY;\n"
+                "        status = fusor_aot_%s_case%d(in, out, memory + (64 - (uintptr_t)memory %% 64));\n"
                 "        free(memory);\n        return status;\n    }\n",
-                (bytes + 127) / 64 * 64, name, variant);
+                bytes + 64, name, variant);
 }
 
 /* Every combination: its case behind *out, its condition in *cases. */
@@ -297,7 +304,7 @@ int export_header(tool *t, ir_plan *plan, const export_kernels *kernels, fu_str 
         if (plan->steps.at[i].kind == IR_STEP_KERNEL) used |= plan->steps.at[i].kernel->features;
     fu_str_addf(out,
                 "/* %s for %s. Made by fusor emit --stage header; link the object of --stage obj.\n * Sizes are those "
-                "that were given; others are FUSOR_AOT_SIZES. Single-threaded, no library. */\n",
+                "that were given; others are FUSOR_AOT_SIZES. Single-threaded, no library. C99 or C++11. */\n",
                 program_signature(t, g), ir_target_name((ir_target){level, used}, target));
     fu_str_addf(out, "#ifndef FUSOR_AOT_%s_H\n#define FUSOR_AOT_%s_H\n%s#ifdef __cplusplus\nextern \"C\" {\n#endif\n",
                 name, name, prelude);

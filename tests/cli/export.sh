@@ -87,9 +87,12 @@ for n in 1 3 40; do
         tail -c "$size" r$r.npy | cmp -s - $r$n && ok || bad "B=$n: result $r differs"
     done
 done
+# No newer C than the header says: it asks nothing of the C library that C99 has not.
+${CC:-cc} -std=c99 -pedantic -O2 -Wall -Wextra -Werror main.c mlp.o count.o join.o -o main99 2>err && env -u FUSOR_CODEGEN -u FUSOR_CACHE_DIR ./main99 2>>err &&
+    ok || bad "C99: $?"
 if command -v "${CXX:-c++}" >/dev/null; then
     printf '#include "mlp.h"\nint main() { return mlp(0, 0, 0, 0, 0, 0, 2) != FUSOR_AOT_SIZES; }\n' >cpp.cc
-    ${CXX:-c++} -Wall -Wextra -Werror cpp.cc mlp.o -o cpp 2>err && ./cpp && ok || bad 'C++'
+    ${CXX:-c++} -std=c++11 -pedantic -Wall -Wextra -Werror cpp.cc mlp.o -o cpp 2>err && ./cpp && ok || bad 'C++'
 fi
 # Indices are checked, and nothing is written over.
 cat >pick.fusor <<'END'
@@ -112,6 +115,10 @@ int main(void) {
 END
 "$FUSOR" emit pick.fusor --stage obj -o pick.o 2>err && "$FUSOR" emit pick.fusor --stage header --dim N=3 -o pick.h 2>>err &&
     ${CC:-cc} -std=c11 -O2 -Wall -Wextra -Werror pick.c pick.o -o pick 2>>err && ./pick && ok || bad "indices in an exported function: $?"
+# A test that every index of a type passes is none: compilers warn of it.
+"$FUSOR" emit -e 'func @all(%x: f32[N], %i: u8[K], %j: i8[K]) -> (f32[K], f32[K]) { %y = take(%x, %i) %z = take(%x, %j) return %y, %z }' \
+    --stage header --dim N=0,1,128,256,300 --dim K=0,3 -o all.h 2>err && echo '#include "all.h"' >all.c &&
+    ${CC:-cc} -std=c11 -O2 -Wall -Wextra -Werror -c all.c 2>err && ok || bad 'indices that no type has'
 # Names that C has no place for, or has one place for where the language has two.
 cat >names.fusor <<'END'
 func @tanh(%result_y: f32[free], %a.b: f32[free], %a_b: f32[free], %1: f32, %_1: f32, %status: f32, %memory: f32, %in: f32, %in_: f32, %typeof: f32, %namespace: f32, %uint8_t: f32, %tanh: f32)
@@ -158,7 +165,7 @@ headers='#include <complex.h>\n#include <errno.h>\n#include <math.h>\n#include <
     echo ') -> (%restrict: f32[fusor_aot_size], %z: f32[BUFSIZ]) { %restrict.. = neg(%x) return %restrict.., %y }'
 } >all_names.fusor
 "$FUSOR" emit all_names.fusor --stage header --dim fusor_aot_size=2 --dim BUFSIZ=3 -o all_names.h 2>err && [ "$(wc -l <words)" -gt 500 ] && ok || bad 'export of all names'
-for as in 'c -std=gnu11' 'c++ -std=c++11'; do
+for as in 'c -std=c99 -pedantic' 'c -std=gnu11' 'c++ -std=c++11'; do
     { [ "${as%% *}" = c ] && printf '%b' "$headers" || printf '#include <complex>\n#include <cmath>\n#include <cstdio>\n'; echo '#include "all_names.h"'; } >all_names.c
     if [ "${as%% *}" = c ] || command -v "${CXX:-c++}" >/dev/null; then
         # shellcheck disable=SC2086
