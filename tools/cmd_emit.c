@@ -254,6 +254,7 @@ int cmd_emit(tool *t) {
     if ((status = choose_target(t, (emit_stage)stage, &target)) != 0) return status;
     options.level = target.level;
     options.features = target.features;
+    const ir_graph *written = graph;
     if (ir_normalize(&t->arena, &e, &graph, &options) != FUSOR_OK) return tool_fail(t, &e);
     if (stage == EMIT_OPT) {
         fu_str_add(&out, "fusor 1\n");
@@ -270,7 +271,7 @@ int cmd_emit(tool *t) {
         export_kernels kernels = {0};
         t->kernel = NULL;
         if ((status = find_kernels(t, plan, true, &kernels)) != 0 ||
-            (status = export_header(t, plan, &kernels, &out)) != 0)
+            (status = export_header(t, written, plan, &kernels, &out)) != 0)
             return status;
         return write_out(t, out.at, out.n);
     }

@@ -26,6 +26,7 @@ export_names export_make_names(tool *t, const ir_graph *g);
 /* An ELF64 relocatable with all blobs in .text, one function symbol each (weak: the same kernel may come in another
  * object). */
 void export_object(fu_str *out, const export_blob *blob, size_t n);
-/* The header; reads the plan's sizes from --dim. 0, or the exit status after a message. The plan is given away. */
-int export_header(tool *t, ir_plan *plan, const export_kernels *kernels, fu_str *out);
+/* The header; reads the plan's sizes from --dim. written: the function as a run checks it, before the passes. 0, or the
+ * exit status after a message. The plan is given away. */
+int export_header(tool *t, const ir_graph *written, ir_plan *plan, const export_kernels *kernels, fu_str *out);
 #endif

@@ -249,37 +249,84 @@ static void add_case(fu_str *s, const char *name, int variant, const int64_t *va
                 bytes + 64, name, variant);
 }
 
+/* ---- sizes that the function may have ---- */
+/* Would a call with these sizes be refused? As a call is checked: before the passes, and by the executor. */
+static fusor_status check_sizes(tool *t, fu_error *e, const ir_graph *g, const int64_t *values) {
+    const int64_t **shape = FU_NEW_N(&t->arena, const int64_t *, g->params.n + 1);
+    int64_t *found = FU_NEW_N(&t->arena, int64_t, ir_size_symbol_count(g->sizes) + 1);
+    for (uint32_t p = 0; p < g->params.n; p++) {
+        const ir_node *n = ir_at(g, g->params.at[p].node);
+        int64_t *dim = FU_NEW_N(&t->arena, int64_t, IR_MAX_RANK);
+        shape[p] = dim;
+        for (int d = 0; d < n->rank; d++)
+            if (ir_size_eval(g->sizes, n->dim[d], values, &dim[d]) != IR_SIZE_OK || dim[d] < 0)
+                return FU_FAIL_AT(e, FUSOR_ERROR_SHAPE, g->source, g->params.at[p].loc,
+                                  "parameter %%%s: dim %d is negative or has no value with these sizes",
+                                  g->params.at[p].name, d);
+    }
+    return ir_bind_sizes(g, e, shape, found);
+}
+
+/* What was left out, for the remark: "N=64, M=4: " and the first line of why. */
+enum { SHOWN = 8 };
+typedef struct left_out {
+    int n;
+    fu_str text;
+    fu_error first;
+} left_out;
+
+static void leave_out(left_out *x, const ir_graph *g, const int64_t *values, const fu_error *e) {
+    if (!x->n++) x->first = *e;
+    if (x->n > SHOWN) return;
+    for (uint32_t i = 0; i < ir_size_symbol_count(g->sizes); i++)
+        fu_str_addf(&x->text, "%s%s=%" PRId64, i ? ", " : "\n  ", ir_size_symbol_name(g->sizes, i), values[i]);
+    fu_str_addf(&x->text, ": %.*s", (int)strcspn(e->text, "\n"), e->text);
+}
+
 /* Every combination: its case behind *out, its condition in *cases. */
-static int add_cases(tool *t, ir_plan *plan, const export_kernels *kernels, sizes *z, const char *name, fu_str *out,
-                     fu_str *cases) {
-    const uint32_t n_symbols = ir_size_symbol_count(plan->graph->sizes);
+static int add_cases(tool *t, const ir_graph *written, ir_plan *plan, const export_kernels *kernels, sizes *z,
+                     const char *name, fu_str *out, fu_str *cases) {
+    const uint32_t n_symbols = ir_size_symbol_count(written->sizes);
     fu_arena own;
     rt_exec *x = NULL;
     frame *f = NULL;
     int status = 0, variant = 0;
     fu_error e;
     fu_error_clear(&e);
+    left_out *out_of = fu_alloc(&t->arena, sizeof *out_of);
+    out_of->n = 0;
+    fu_str_init(&out_of->text, &t->arena);
     /* From here on the plan is the executor's. */
     fu_arena_init(&own, &t->oom);
     rt_exec_options options = {.n_threads = 1, .is_layout_only = true};
     if (rt_exec_new(&e, &own, plan, NULL, &options, &x) != FUSOR_OK || exec_frame_new(x, &e, &f) != FUSOR_OK)
         status = tool_fail(t, &e);
     if (!status) do {
+            int64_t bytes = -1;
             set_values(z);
-            int64_t bytes = exec_peak(f, &e, z->values);
+            if (check_sizes(t, &e, written, z->values) == FUSOR_OK &&
+                check_sizes(t, &e, plan->graph, z->values) == FUSOR_OK)
+                bytes = exec_peak(f, &e, z->values);
             if (bytes >= 0) {
                 add_variant(t, out, f, kernels, name, variant);
                 add_case(cases, name, variant++, z->values, n_symbols, bytes);
+            } else if (e.status == FUSOR_ERROR_SHAPE || e.status == FUSOR_ERROR_MEMORY) {
+                leave_out(out_of, written, z->values, &e);
+                fu_error_clear(&e);
             } else {
                 status = tool_fail(t, &e);
             }
         } while (!status && next_choice(z));
     exec_frame_free(f);
     rt_exec_release(x);
-    return status;
+    if (status || !out_of->n) return status;
+    if (variant + out_of->n > 1)
+        tool_note(t, "@%s leaves out %d of %d combinations of --dim, which a run would refuse:%s%s", written->name,
+                  out_of->n, variant + out_of->n, out_of->text.at, out_of->n > SHOWN ? "\n  ..." : "");
+    return variant ? 0 : tool_fail(t, &out_of->first);
 }
 
-int export_header(tool *t, ir_plan *plan, const export_kernels *kernels, fu_str *out) {
+int export_header(tool *t, const ir_graph *written, ir_plan *plan, const export_kernels *kernels, fu_str *out) {
     const ir_graph *g = plan->graph;
     const ir_level level = plan->options.level;
     uint32_t n_symbols = ir_size_symbol_count(g->sizes);
@@ -315,7 +362,7 @@ int export_header(tool *t, ir_plan *plan, const export_kernels *kernels, fu_str 
     fu_str_init(&cases, &t->arena);
     fu_str_init(&last, &t->arena);
     add_function(&last, g, &names); /* before the plan is given away */
-    status = add_cases(t, plan, kernels, &z, name, out, &cases);
+    status = add_cases(t, written, plan, kernels, &z, name, out, &cases);
     add_call(out, name, level, used, cases.at);
     fu_str_addn(out, last.at, last.n);
     return status;

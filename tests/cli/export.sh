@@ -119,6 +119,50 @@ END
 "$FUSOR" emit -e 'func @all(%x: f32[N], %i: u8[K], %j: i8[K]) -> (f32[K], f32[K]) { %y = take(%x, %i) %z = take(%x, %j) return %y, %z }' \
     --stage header --dim N=0,1,128,256,300 --dim K=0,3 -o all.h 2>err && echo '#include "all.h"' >all.c &&
     ${CC:-cc} -std=c11 -O2 -Wall -Wextra -Werror -c all.c 2>err && ok || bad 'indices that no type has'
+# Sizes that a run would refuse are as those that were not given.
+cat >related.fusor <<'END'
+func @add(%x: f32[N], %z: f32[M]) -> (%y: f32[M]) { %y = add(%x, %z) return %y }
+func @product(%a: f32[N, K], %b: f32[L, M]) -> (%y: f32[N, M]) { %y = matmul(%a, %b) return %y }
+func @mirror(%x: f32[N]) -> (%y: f32[N + 6]) { %y = pad(%x, pads=[3, 3], mode=reflect) return %y }
+func @most(%x: f32[N]) -> (%y: f32) { %y = reduce_max(%x) return %y }
+func @least(%x: f32[N], %z: f32[N - 2]) -> (%y: f32[N - 2]) { %d = reshape(%x, shape=[N / 2, 2]) %y = neg(%z) return %y }
+END
+cat >related.c <<'END'
+#include "add.h"
+#include "product.h"
+#include "mirror.h"
+#include "most.h"
+#include "least.h"
+int main(void) {
+    static float x[64], z[64], y[80];
+    for (int i = 0; i < 64; i++) x[i] = z[i] = (float)i;
+    if (add(x, z, y, 64, 4) != FUSOR_AOT_SIZES || add(x, z, y, 4, 64) != FUSOR_AOT_SIZES) return 1;
+    if (product(x, z, y, 2, 3, 1, 2) != FUSOR_AOT_SIZES) return 2;
+    if (mirror(x, y, 2) != FUSOR_AOT_SIZES || mirror(x, y, 3) != FUSOR_AOT_SIZES) return 3;
+    if (most(x, y, 0) != FUSOR_AOT_SIZES) return 4;
+    if (least(x, z, y, 5) != FUSOR_AOT_SIZES || least(x, z, y, 0) != FUSOR_AOT_SIZES) return 5;
+    for (int i = 0; i < 80; i++)
+        if (y[i] != 0) return 6;
+    if (add(x, z, y, 4, 4) || y[3] != 6 || y[4] != 0 || add(x, z, y, 64, 64) || y[63] != 126) return 7;
+    if (product(x, z, y, 2, 3, 3, 2) || y[3] != 3 * 1 + 4 * 3 + 5 * 5) return 8;
+    if (mirror(x, y, 4) || y[0] != 3 || y[9] != 0 || most(x, y, 64) || y[0] != 63) return 9;
+    return least(x, z, y, 6) || y[3] != -3 ? 10 : 0;
+}
+END
+for f in 'add 2 of 4 --dim N=4,64 --dim M=4,64' 'product 1 of 2 --dim N=2 --dim K=3 --dim L=1,3 --dim M=2' 'mirror 2 of 3 --dim N=2,3,4' \
+    'most 1 of 2 --dim N=0,64' 'least 2 of 3 --dim N=5,0,6'; do
+    # shellcheck disable=SC2086
+    set -- $f
+    name=$1 left=$2 all=$4
+    shift 4
+    "$FUSOR" emit related.fusor "@$name" --stage obj -o "$name.o" 2>err && "$FUSOR" emit related.fusor "@$name" --stage header "$@" -o "$name.h" 2>>err &&
+        grep -q "@$name leaves out $left of $all combinations" err && grep -q '^  N=.*: error: ' err && ok || bad "sizes of @$name that a run refuses"
+done
+${CC:-cc} -std=c11 -O2 -Wall -Wextra -Werror related.c add.o product.o mirror.o most.o least.o -o related 2>err && ./related && ok || bad "related sizes: $?"
+"$FUSOR" emit related.fusor @add --stage header -q --dim N=4,64 --dim M=4 >out 2>err && [ ! -s err ] && ok || bad 'a remark in spite of -q'
+rm -f none.h
+"$FUSOR" emit related.fusor @add --stage header --dim N=64 --dim M=4,5 -o none.h >out 2>err
+[ $? -eq 3 ] && [ ! -e none.h ] && grep -q 'leaves out 2 of 2' err && grep -q 'N = 64 but M = 4' err && ok || bad 'no sizes that a run takes'
 # Names that C has no place for, or has one place for where the language has two.
 cat >names.fusor <<'END'
 func @tanh(%result_y: f32[free], %a.b: f32[free], %a_b: f32[free], %1: f32, %_1: f32, %status: f32, %memory: f32, %in: f32, %in_: f32, %typeof: f32, %namespace: f32, %uint8_t: f32, %tanh: f32)
