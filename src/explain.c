@@ -50,9 +50,29 @@ static totals sum_up(const ir_plan *p, const int64_t *symbols) {
     return t;
 }
 
+/* What leaves 64 bits, of sizes that are assumed, stands at the end of them. */
+static json_int_t count(double n) { return n < 0x1p63 ? (json_int_t)n : INT64_MAX; }
+
 static json_t *totals_json(const totals *t) {
-    return json_pack("{s:i, s:I, s:I, s:I, s:I}", "kernels", t->kernels, "bytes", (json_int_t)t->bytes, "peak_bytes",
-                     (json_int_t)t->peak_bytes, "temp_bytes", (json_int_t)t->temp_bytes, "flops", (json_int_t)t->flops);
+    return json_pack("{s:i, s:I, s:I, s:I, s:I}", "kernels", t->kernels, "bytes", count(t->bytes), "peak_bytes",
+                     count(t->peak_bytes), "temp_bytes", count(t->temp_bytes), "flops", count(t->flops));
+}
+
+/* A plan with sizes that somebody gave, or might give, is one that could run. */
+static fusor_status check_plan(fu_error *e, const ir_plan *p, const totals *t, const int64_t *symbols) {
+    for (uint32_t i = 0; i < p->steps.n; i++) {
+        const ir_step *s = &p->steps.at[i];
+        int64_t size[IR_KERNEL_MAX_DIMS];
+        if (s->kind != IR_STEP_KERNEL) continue;
+        for (int d = 0; d < s->kernel->n_dims; d++)
+            if (ir_size_eval(p->graph->sizes, s->dim[d], symbols, &size[d]) != IR_SIZE_OK) size[d] = INT64_MAX;
+        if (!ir_kernel_is_countable(s->kernel, size))
+            return FU_FAIL(e, FUSOR_ERROR_SHAPE, "a kernel of @%s would have more than 2^52 steps with these sizes",
+                           p->graph->name);
+    }
+    if (t->bytes < 0x1p63 && t->temp_bytes < 0x1p63 && t->flops < 0x1p63) return FUSOR_OK;
+    return FU_FAIL(e, FUSOR_ERROR_SHAPE, "the bytes or operations of @%s overflow 64 bits with these sizes",
+                   p->graph->name);
 }
 
 static const char *node_name(const ir_graph *g, ir_id id) {
@@ -304,10 +324,10 @@ static json_t *step_json(fu_arena *arena, const explain_request *r, int i, const
     (void)json_object_set_new(o, "ir", json_string(ir.at));
     (void)json_object_set_new(o, "reads", reads);
     (void)json_object_set_new(o, "writes", writes);
-    (void)json_object_set_new(o, "bytes_read", json_integer((json_int_t)c.bytes_read));
-    (void)json_object_set_new(o, "bytes_written", json_integer((json_int_t)c.bytes_written));
-    (void)json_object_set_new(o, "flops", json_integer((json_int_t)c.flops));
-    (void)json_object_set_new(o, "work", json_integer((json_int_t)c.work));
+    (void)json_object_set_new(o, "bytes_read", json_integer(count(c.bytes_read)));
+    (void)json_object_set_new(o, "bytes_written", json_integer(count(c.bytes_written)));
+    (void)json_object_set_new(o, "flops", json_integer(count(c.flops)));
+    (void)json_object_set_new(o, "work", json_integer(count(c.work)));
     (void)json_object_set_new(o, "estimated_ns", json_real(estimated));
     (void)json_object_set_new(o, "estimated_limit", json_string(limit));
     if (s->kind == IR_STEP_KERNEL) {
@@ -353,7 +373,7 @@ static json_t *boundaries_json(const ir_plan *p, const int64_t *symbols) {
         (void)json_array_append_new(a, json_pack("{s:i, s:i, s:s, s:s, s:s, s:I}", "from", b->from, "to", b->to,
                                                  "value", node_name(p->graph, b->value), "reason",
                                                  ir_reason_names[b->reason], "text", ir_reason_texts[b->reason],
-                                                 "bytes", (json_int_t)value_bytes(p, b->value, symbols)));
+                                                 "bytes", count(value_bytes(p, b->value, symbols))));
     }
     return a;
 }
@@ -369,7 +389,7 @@ static json_t *memory_json(const ir_plan *p, const int64_t *symbols) {
                              "in_place", p->graph->params.at[p->graph->results.at[b->index].alias].name));
         if (b->storage != IR_STORE_TEMP || b->first_step < 0) continue;
         json_t *o = json_pack("{s:s, s:s, s:I, s:i, s:i}", "value", node_name(p->graph, b->node), "dtype",
-                              ir_dtypes[b->dtype].name, "bytes", (json_int_t)buffer_bytes(p, (int)i, symbols), "first",
+                              ir_dtypes[b->dtype].name, "bytes", count(buffer_bytes(p, (int)i, symbols)), "first",
                               b->first_step, "last", b->last_step);
         if (b->part_of >= 0)
             (void)json_object_set_new(o, b->is_over ? "in_place" : "part_of", json_string(buffer_name(p, b->part_of)));
@@ -403,6 +423,10 @@ fusor_status explain_json(fu_arena *arena, fu_error *e, const explain_request *r
     ir_plan *unfused;
     FU_TRY(ir_plan_make(arena, e, copy, &options, &unfused));
     totals fused = sum_up(plan, symbols), apart = sum_up(unfused, symbols);
+    if (r->symbol_values) {
+        FU_TRY(check_plan(e, plan, &fused, symbols));
+        FU_TRY(check_plan(e, unfused, &apart, symbols));
+    }
     char target[IR_TARGET_MAX];
     ir_target_name((ir_target){plan->options.level, plan->options.features}, target);
 

@@ -203,6 +203,7 @@ script_tests += %D%/cli/eval_fmt.sh
 script_tests += %D%/cli/export.sh
 script_tests += %D%/cli/gpu_cache.sh
 script_tests += %D%/cli/start.sh
+script_tests += %D%/cli/messages.sh
 script_tests += %D%/cli/readonly.sh
 script_tests += %D%/cli/device.sh
 # Not one of fuzz_programs: it has its own driver, with libFuzzer too.

@@ -123,6 +123,11 @@ static int walk_sizes(walk *w, const program *p, const ir_graph *g) {
     inputs in = {0};
     int status = find_dims(w, g, &in);
     if (status || !in.dims.n) return status ? status : walk_function(w, p, g->name, g->name);
+    ir_graph *flat;
+    fu_error e;
+    fu_error_clear(&e);
+    if (ir_flatten(&t->arena, &e, p->module, g, &flat) != FUSOR_OK) return tool_fail(t, &e);
+    if ((status = inputs_check_dims(t, flat, &in)) != 0) return status;
     int64_t *values = FU_NEW_N(&t->arena, int64_t, ir_size_symbol_count(g->sizes) + 1);
     int *choice = FU_NEW_N(&t->arena, int, in.dims.n);
     for (uint32_t d = 0; d < in.dims.n && !status;) {
@@ -136,8 +141,9 @@ static int walk_sizes(walk *w, const program *p, const ir_graph *g) {
                         (long long)in.dims.at[i].value[choice[i]]);
         }
         program sized;
-        status = program_specialize(t, p, g, values, "sized__", &sized);
-        if (!status) status = walk_function(w, &sized, "sized__", label.at);
+        const char *name;
+        status = program_specialize(t, p, g, values, &sized, &name);
+        if (!status) status = walk_function(w, &sized, name, label.at);
         for (d = 0; d < in.dims.n && ++choice[d] == in.dims.at[d].n; d++) choice[d] = 0;
     }
     return status;

@@ -2,6 +2,7 @@
 /* cmd_emit.c: fusor emit. What each step of the pipeline made, as text that later steps (or the system's tools)
  * read. */
 #include "export.h"
+#include "inputs.h"
 #include "report.h"
 #include "base/file.h"
 #include "ir/codegen_api.h"
@@ -247,6 +248,8 @@ int cmd_emit(tool *t) {
     }
     if ((status = program_function(t, &p, used, &function, &graph)) != 0) return status;
     if (used < t->args.n) return tool_usage(t, "argument '%s' was not expected", t->args.at[used]);
+    inputs in = {0};
+    if ((status = inputs_dims(t, graph, &in)) != 0 || (status = inputs_check_dims(t, graph, &in)) != 0) return status;
     ir_plan_options options = {.no_fuse = t->no_fuse,
                                .fast_math = t->math && strcmp(t->math, "fast") == 0,
                                .reference = t->device && strcmp(t->device, "reference") == 0};

@@ -199,7 +199,7 @@ int cmd_explain(tool *t) {
     if ((status = program_load(t, &p, &used)) != 0 || (status = program_function(t, &p, used, NULL, &graph)) != 0)
         return status;
     if ((status = find_inputs(t, &p, graph, used, &in)) != 0 || (status = check_dims(t, graph, &in)) != 0 ||
-        (status = tool_target(t, &target)) != 0)
+        (!t->measure && (status = inputs_check_dims(t, graph, &in)) != 0) || (status = tool_target(t, &target)) != 0)
         return status;
     options.level = target.level;
     options.features = target.features;

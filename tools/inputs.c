@@ -277,20 +277,19 @@ static int load(tool *t, inputs *in, int i) {
     return 0;
 }
 
-static int fill(tool *t, inputs *in, int i) {
-    const ir_graph *g = in->g;
-    const ir_param *p = &g->params.at[i];
+/* Type and shape of a parameter with these sizes, in *b. 0, or the exit status: one is impossible. */
+static int size_param(tool *t, const ir_graph *g, const ir_param *p, bool is_by_value, const int64_t *symbols,
+                      fusor_buffer *b) {
     const ir_node *n = ir_at(g, p->node);
-    fusor_buffer *b = &in->buffer[i];
     fu_error e;
     fu_error_clear(&e);
     memset(b, 0, sizeof *b);
     b->dtype = n->dtype;
     b->rank = n->rank;
     for (int d = 0; d < n->rank; d++) {
-        if (p->has_value && !in->source[i] && p->value_rank == n->rank) b->shape[d] = p->value_dim[d];
-        else if (ir_size_eval(g->sizes, n->dim[d], in->symbols, &b->shape[d]) != IR_SIZE_OK || b->shape[d] < 0) {
-            ir_size_result why = ir_size_eval(g->sizes, n->dim[d], in->symbols, &b->shape[d]);
+        if (is_by_value && p->value_rank == n->rank) b->shape[d] = p->value_dim[d];
+        else if (ir_size_eval(g->sizes, n->dim[d], symbols, &b->shape[d]) != IR_SIZE_OK || b->shape[d] < 0) {
+            ir_size_result why = ir_size_eval(g->sizes, n->dim[d], symbols, &b->shape[d]);
             (void)FU_FAIL_AT(&e, FUSOR_ERROR_SHAPE, g->source, p->loc,
                              "parameter %%%s: dim %d of %s %s with these sizes", p->name, d, wanted_type(t, g, n),
                              why == IR_SIZE_ZERO_DIVISION ? "divides by zero"
@@ -299,12 +298,50 @@ static int fill(tool *t, inputs *in, int i) {
             return tool_fail(t, &e);
         }
     }
-    int64_t bytes = bytes_of(b);
-    if (bytes < 0) {
-        (void)FU_FAIL_AT(&e, FUSOR_ERROR_SHAPE, g->source, p->loc, "parameter %%%s: the bytes of %s overflow 64 bits",
-                         p->name, buffer_type(t, b));
-        return tool_fail(t, &e);
+    if (bytes_of(b) >= 0) return 0;
+    (void)FU_FAIL_AT(&e, FUSOR_ERROR_SHAPE, g->source, p->loc, "parameter %%%s: the bytes of %s overflow 64 bits",
+                     p->name, buffer_type(t, b));
+    return tool_fail(t, &e);
+}
+
+static int check_sizes(tool *t, const ir_graph *g, const int64_t *symbols) {
+    fu_error e;
+    fusor_buffer b;
+    for (uint32_t i = 0; i < g->params.n; i++) {
+        const ir_param *p = &g->params.at[i];
+        const ir_node *n = ir_at(g, p->node);
+        bool is_known = !p->has_value;
+        for (int d = 0; d < n->rank && is_known; d++) is_known = ir_size_is_known(g->sizes, n->dim[d], symbols);
+        int status = is_known ? size_param(t, g, p, false, symbols, &b) : 0;
+        if (status) return status;
     }
+    fu_error_clear(&e);
+    return ir_check_sizes(g, &e, symbols) == FUSOR_OK ? 0 : tool_fail(t, &e);
+}
+
+int inputs_check_dims(tool *t, const ir_graph *g, const inputs *in) {
+    if (!in->dims.n) return 0;
+    const uint32_t n = ir_size_symbol_count(g->sizes);
+    int64_t *symbols = FU_NEW_N(&t->arena, int64_t, n + 1);
+    int *choice = FU_NEW_N(&t->arena, int, in->dims.n);
+    int status = 0;
+    for (uint32_t d = 0; d < in->dims.n && !status;) {
+        for (uint32_t i = 0; i < n; i++) symbols[i] = -1;
+        for (uint32_t i = 0; i < in->dims.n; i++) symbols[in->dims.at[i].symbol] = in->dims.at[i].value[choice[i]];
+        status = check_sizes(t, g, symbols);
+        for (d = 0; d < in->dims.n && ++choice[d] == in->dims.at[d].n; d++) choice[d] = 0;
+    }
+    return status;
+}
+
+static int fill(tool *t, inputs *in, int i) {
+    const ir_param *p = &in->g->params.at[i];
+    fusor_buffer *b = &in->buffer[i];
+    fu_error e;
+    fu_error_clear(&e);
+    int status = size_param(t, in->g, p, p->has_value && !in->source[i], in->symbols, b);
+    if (status) return status;
+    const int64_t bytes = bytes_of(b);
     b->data = allocate(bytes, &in->memory[i]);
     if (!b->data) return tool_environment(t, "parameter %%%s: no memory for %s", p->name, buffer_type(t, b));
     if (in->source[i]) {

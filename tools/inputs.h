@@ -31,6 +31,9 @@ int inputs_check_source(tool *t, const char *shown, const char *source, const ch
 int inputs_find(tool *t, const program *p, const ir_graph *g, uint32_t from, inputs *out);
 /* --dim options for a graph, without inputs (explain): in->dims. */
 int inputs_dims(tool *t, const ir_graph *g, inputs *in);
+/* Can a function have these sizes, each combination of them? g: flattened. 0, or the exit status after the message that
+ * a run would end with. */
+int inputs_check_dims(tool *t, const ir_graph *g, const inputs *in);
 /* Loads and fills. choice[i]: which value of dims.at[i]. Frees what an earlier call made. */
 int inputs_bind(tool *t, inputs *in, const int *choice);
 void inputs_free(inputs *in);

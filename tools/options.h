@@ -94,10 +94,10 @@ int program_read(tool *t, const char *path, program *out);
 int program_find(tool *t, const program *p, const char *name, ir_graph **function_out);
 /* The function named by an argument "@NAME" among args[from ...] (removed there), else the first; flattened. */
 int program_function(tool *t, const program *p, uint32_t from, ir_graph **function_out, ir_graph **flat_out);
-/* p with one more function @name: g (a function of p's module) with its named sizes bound; values[symbol] -1: stays
- * named. */
-int program_specialize(tool *t, const program *p, const ir_graph *g, const int64_t *values, const char *name,
-                       program *out);
+/* p with one more function, *name_out: g (a function of p's module) with its named sizes bound; values[symbol] -1:
+ * stays named. */
+int program_specialize(tool *t, const program *p, const ir_graph *g, const int64_t *values, program *out,
+                       const char **name_out);
 /* "@dense(%x: f32[B, 784], const %w: f32[784, 256]) -> (%y: f32[B, 256])" */
 const char *program_signature(tool *t, const ir_graph *g);
 #endif

@@ -12,8 +12,23 @@ static void add_type(fu_str *s, const ir_graph *g, const ir_node *n, ir_sizes *t
     if (n->rank) fu_str_addc(s, ']');
 }
 
-int program_specialize(tool *t, const program *p, const ir_graph *g, const int64_t *values, const char *name,
-                       program *out) {
+/* What is wrong with the function that was added has a place behind the user's text: it is shown at the function that
+ * it calls. Errors of the text itself are none of this, it was parsed before. */
+static int fail(tool *t, const ir_graph *g, const fu_error *of_text) {
+    static const char mark[] = ": error: ";
+    const char *at = strstr(of_text->text, mark), *what = at ? at + sizeof mark - 1 : of_text->text;
+    fu_error e;
+    fu_error_clear(&e);
+    (void)FU_FAIL_AT(&e, of_text->status, g->source, g->loc, "@%s with these sizes: %.*s", g->name,
+                     (int)strcspn(what, "\n"), what);
+    return tool_fail(t, &e);
+}
+
+int program_specialize(tool *t, const program *p, const ir_graph *g, const int64_t *values, program *out,
+                       const char **name_out) {
+    const char *name = "sized__";
+    for (int k = 1; ir_module_find(p->module, name); k++) name = fu_format(&t->arena, "sized__%d", k);
+    *name_out = name;
     uint32_t n = ir_size_symbol_count(g->sizes);
     ir_sizes *to = ir_sizes_new(&t->arena);
     ir_size *map = FU_NEW_N(&t->arena, ir_size, n + 1);
@@ -46,5 +61,5 @@ int program_specialize(tool *t, const program *p, const ir_graph *g, const int64
     *out = (program){.name = p->name, .text = s.at, .length = s.n};
     fu_error e;
     fu_error_clear(&e);
-    return ir_parse(&t->arena, &e, out->name, out->text, out->length, &out->module) == FUSOR_OK ? 0 : tool_fail(t, &e);
+    return ir_parse(&t->arena, &e, out->name, out->text, out->length, &out->module) == FUSOR_OK ? 0 : fail(t, g, &e);
 }

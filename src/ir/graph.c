@@ -560,6 +560,36 @@ static uint32_t binder_of(const ir_graph *g, uint32_t symbol) {
     return 0;
 }
 
+static bool has_all(const ir_graph *g, const ir_size *x, unsigned n, const int64_t *values) {
+    for (unsigned i = 0; i < n; i++)
+        if (!ir_size_is_known(g->sizes, x[i], values)) return false;
+    return true;
+}
+
+static fusor_status check_all(const ir_graph *g, fu_error *e, const int64_t *values, bool is_whole) {
+    for (uint32_t i = 0; i < g->checks.n; i++) {
+        const ir_check *c = &g->checks.at[i];
+        if (is_whole ||
+            (has_all(g, &c->a, 1, values) && (c->kind == IR_CHECK_NOT_NEGATIVE || has_all(g, &c->b, 1, values))))
+            FU_TRY(check_one(g, e, c, values));
+    }
+    const ir_node *last = NULL; /* neighbours mostly have one shape: checked once */
+    for (ir_id i = 1; i < g->nodes.n; i++) {
+        const ir_node *n = ir_at(g, i);
+        if (n->rank == 0 || n->op == IR_OP_CALL ||
+            (last && last->rank == n->rank && last->dtype == n->dtype &&
+             memcmp(last->dim, n->dim, n->rank * sizeof *n->dim) == 0))
+            continue;
+        if (is_whole || has_all(g, n->dim, n->rank, values)) FU_TRY(check_node(g, e, n, values));
+        last = n;
+    }
+    return FUSOR_OK;
+}
+
+fusor_status ir_check_sizes(const ir_graph *g, fu_error *e, const int64_t *symbol_values) {
+    return check_all(g, e, symbol_values, false);
+}
+
 fusor_status ir_bind_sizes(const ir_graph *g, fu_error *e, const int64_t *const *shape, int64_t *symbol_values) {
     const uint32_t n_symbols = ir_size_symbol_count(g->sizes);
     for (uint32_t i = 0; i < n_symbols; i++) symbol_values[i] = -1;
@@ -597,16 +627,5 @@ fusor_status ir_bind_sizes(const ir_graph *g, fu_error *e, const int64_t *const 
             }
         }
     }
-    for (uint32_t i = 0; i < g->checks.n; i++) FU_TRY(check_one(g, e, &g->checks.at[i], symbol_values));
-    const ir_node *last = NULL; /* neighbours mostly have one shape: checked once */
-    for (ir_id i = 1; i < g->nodes.n; i++) {
-        const ir_node *n = ir_at(g, i);
-        if (n->rank == 0 || n->op == IR_OP_CALL ||
-            (last && last->rank == n->rank && last->dtype == n->dtype &&
-             memcmp(last->dim, n->dim, n->rank * sizeof *n->dim) == 0))
-            continue;
-        FU_TRY(check_node(g, e, n, symbol_values));
-        last = n;
-    }
-    return FUSOR_OK;
+    return check_all(g, e, symbol_values, true);
 }

@@ -220,4 +220,7 @@ uint32_t *ir_use_counts(fu_arena *a, const ir_graph *g); /* by id, by live nodes
  * entries. shape[p] is the shape of parameter p; ranks are already checked. Messages name the dim, both parameters and
  * both sizes. */
 fusor_status ir_bind_sizes(const ir_graph *g, fu_error *e, const int64_t *const *shape, int64_t *symbol_values);
+/* The same checks for sizes that are given without tensors; symbol_values -1: not given, and what depends on one is not
+ * checked. */
+fusor_status ir_check_sizes(const ir_graph *g, fu_error *e, const int64_t *symbol_values);
 #endif

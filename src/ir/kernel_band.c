@@ -8,6 +8,15 @@ enum { TAIL_DIMS = 2 }; /* q and w, the last ones of the whole */
 
 int ir_kernel_tail_dims(const ir_kernel *k) { return k->band_rows ? TAIL_DIMS : 0; }
 
+bool ir_kernel_is_countable(const ir_kernel *k, const int64_t *size) {
+    int64_t points = 1;
+    for (int d = 0; d < k->n_dims; d++)
+        if (size[d] == 0) return true;
+    for (int d = 0; d < k->n_dims - ir_kernel_tail_dims(k); d++)
+        if (__builtin_mul_overflow(points, size[d], &points) || points > INT64_C(1) << 52 || points < 0) return false;
+    return true;
+}
+
 int ir_kernel_band(const ir_kernel *k) {
     for (int b = 0; b < k->n_buffers; b++)
         if (k->buffer[b].is_band && k->buffer[b].is_output) return b;

@@ -595,6 +595,18 @@ ir_size_result ir_size_eval(const ir_sizes *s, ir_size x, const int64_t *symbol_
     return IR_SIZE_OK;
 }
 
+bool ir_size_is_known(const ir_sizes *s, ir_size x, const int64_t *symbol_values) {
+    const expr *e = at(s, x);
+    if (e->kind == IR_SIZE_SYM) return symbol_values[e->symbol] >= 0;
+    if (e->kind == IR_SIZE_POSITIVE) return ir_size_is_known(s, e->num, symbol_values);
+    if (e->kind == IR_SIZE_DIV)
+        return ir_size_is_known(s, e->num, symbol_values) && ir_size_is_known(s, e->den, symbol_values);
+    for (uint32_t i = 0; e->kind == IR_SIZE_POLY && i < e->n_terms; i++)
+        for (uint32_t k = 0; k < e->terms[i].n; k++)
+            if (!ir_size_is_known(s, e->terms[i].factor[k], symbol_values)) return false;
+    return true;
+}
+
 ir_size ir_size_substitute(ir_sizes *to, const ir_sizes *from, ir_size x, const ir_size *map) {
     const expr e = *at(from, x); /* a copy: `to` may be the same table, and grow */
     switch (e.kind) {

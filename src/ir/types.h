@@ -89,6 +89,7 @@ typedef enum ir_size_result { IR_SIZE_OK, IR_SIZE_OVERFLOW, IR_SIZE_ZERO_DIVISIO
 bool ir_size_is_made_of(const ir_sizes *s, ir_size x, const bool *symbols);
 ir_size_result ir_size_eval(const ir_sizes *s, ir_size x, const int64_t *symbol_values,
                             int64_t *out); /* allocates nothing; O(terms) */
+bool ir_size_is_known(const ir_sizes *s, ir_size x, const int64_t *symbol_values); /* no symbol of x stands at -1 */
 /* Rewrites x from table `from` into table `to`, symbol i becoming map[i]. */
 ir_size ir_size_substitute(ir_sizes *to, const ir_sizes *from, ir_size x, const ir_size *map);
 void ir_size_print(fu_str *out, const ir_sizes *s,

@@ -8,9 +8,6 @@
 #include "rt/tune.h"
 
 enum { ALIGN = 64, DEVICE_ALIGN = 256 }; /* what neighbouring threads of a GPU load then lies in the fewest pieces */
-/* Iterations of one kernel; above it, products of sizes in launches might leave 64 bits. No machine gets there in a
- * year. */
-#define MAX_POINTS (INT64_C(1) << 52)
 
 static bool is_for_gpu(const frame *f) { return ir_level_is_gpu(f->x->core->plan->options.level); }
 static int64_t align_up(const frame *f, int64_t n) {
@@ -168,15 +165,9 @@ static fusor_status evaluate_kernel(frame *f, fu_error *e, int number) {
     const ir_step *st = &c->plan->steps.at[number];
     const ir_kernel *k = st->kernel;
     frame_step *s = &f->step[number];
-    int64_t points = 1;
-    bool is_empty = false;
-    for (int d = 0; d < k->n_dims; d++) {
-        FU_TRY(exec_size(f, e, st->dim[d], &s->size[d]));
-        is_empty |= s->size[d] == 0;
-    }
-    for (int d = 0; d < k->n_dims - ir_kernel_tail_dims(k) && !is_empty; d++)
-        if (__builtin_mul_overflow(points, s->size[d], &points) || points > MAX_POINTS || points < 0)
-            return FU_FAIL(e, FUSOR_ERROR_SHAPE, "a kernel would have more than 2^52 steps for these inputs");
+    for (int d = 0; d < k->n_dims; d++) FU_TRY(exec_size(f, e, st->dim[d], &s->size[d]));
+    if (!ir_kernel_is_countable(k, s->size))
+        return FU_FAIL(e, FUSOR_ERROR_SHAPE, "a kernel would have more than 2^52 steps for these inputs");
     for (int b = 0; b < k->n_buffers; b++) {
         FU_TRY(exec_size(f, e, st->offset[b], &s->offset_bytes[b]));
         s->offset_bytes[b] *= ir_dtypes[k->buffer[b].dtype].bytes;

@@ -1,0 +1,54 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# messages.sh: what a message says and where it points: sizes that cannot be, in the user's own lines, the same with every subcommand;
+# limits; settings that count for nothing; text of the user's that a terminal would obey.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+fusor=$(realpath "${FUSOR:-./fusor}")
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+export FUSOR_CACHE_DIR=$work/cache
+mkdir -m 700 "$FUSOR_CACHE_DIR"
+cd "$work" || exit 1
+one='func @f(%x: f32[N]) -> f32[N] { %y = relu(%x) return %y }'
+printf '%s\n' "$one" >one.fusor
+
+# Sizes that cannot be: the same message, at a place of the user's text, whichever subcommand meets them.
+cat >call.fusor <<'P'
+# sizes of two names that must be equal
+func @g(%x: f32[N], %z: f32[M]) -> f32[?] {
+  %y = add(%x, %z)
+  return %y
+}
+func @f(%x: f32[N], %z: f32[M]) -> f32[?] {
+  %q = relu(%x)
+  %r = @g(%q, %z)
+  return %r
+}
+P
+# refused PLACE-AND-TEXT ARGUMENT...: by all of them, with exit status 3
+refused() {
+    local words=$1 sub
+    shift
+    expect 3 "$words" run "$@" --fill ones
+    for sub in 'cache warm' 'cache why' explain 'emit --stage plan'; do
+        # shellcheck disable=SC2086
+        expect 3 "$words" $sub "$@"
+        ! grep -q '__' err && ok || bad "$sub shows a name that the user did not write"
+    done
+}
+refused '^call.fusor:3:8: error: add: .*: N = 64 but M = 3$' call.fusor @f --dim N=64 --dim M=3
+refused '^one.fusor:1:9: error: parameter %x: the bytes of f32\[9000000000000000000\] overflow 64 bits$' one.fusor --dim N=9e18
+refused ':1:21: error: parameter %y: dim 0 of f32\[N-100\] is negative' -e 'func @f(%x: f32[N], %y: f32[N-100]) -> f32[N] { %z = neg(%x) return %z }' --dim N=64
+refused ':1:41: error: reshape: the elements .*: N = 64 but 7\*(N/7) = 63' -e 'func @f(%x: f32[N]) -> f32[7, ?] { %z = reshape(%x, shape=[7, -1]) return %z }' --dim N=64
+expect 3 'of @f would have more than 2^52 steps' explain one.fusor --dim N=1.2e18
+expect 3 'overflow 64 bits' explain -e 'func @f(%x: f32[N, M]) -> f32[N, M] { %y = exp(%x) return %y }' --dim N=1.2e17 --dim M=1024
+expect 0 'N=1000000000000000,' explain one.fusor --dim N=1e15
+expect 0 '' emit one.fusor --stage plan --dim N=3
+expect 2 "has no size 'M'" emit one.fusor --stage plan --dim M=3
+expect 3 ':3:8: error: .*: N = 2 but M = 3' cache why call.fusor @g --dim N=3,2 --dim M=3
+if [ -n "${FUSOR_CODEGEN-}" ]; then
+    expect 0 '2 kernels ready' cache warm -e 'func @sized__(%x: f32[N]) -> f32[N] { %y = exp(%x) return %y }' --dim N=1,64
+else skip 'no code generation module'; fi
+
+finish
