@@ -162,7 +162,7 @@ fusor_status rt_cache_list_cubins(fu_error *e, const char *dir, bool (*visit)(vo
                                   void *user);
 /* Deletes entries: those not used for max_age_s (0 = any age), then the least recently used until max_bytes is kept
  * (UINT64_MAX = no limit, 0 = everything goes), temporary and lock files and what was set aside too. *n_out and
- * *bytes_out (may be NULL): what went, or would go. */
+ * *bytes_out (may be NULL): what went, or would go. IO: something could not be deleted. */
 fusor_status rt_cache_prune(fu_error *e, const char *dir, uint64_t max_bytes, int64_t max_age_s, bool is_dry_run,
                             int64_t *n_out, int64_t *bytes_out);
 /* Bad entries that were set aside in a directory. */
@@ -170,6 +170,7 @@ fusor_status rt_cache_count_quarantined(fu_error *e, const char *dir, int64_t *n
 /* Counters of all processes since *since_s_out (0: nothing was counted); zeros where the file is missing or damaged. */
 fusor_status rt_cache_read_totals(fu_error *e, const char *dir, rt_cache_stats *totals_out, int64_t *since_s_out);
 fusor_status rt_cache_zero_totals(fu_error *e, const char *dir);
+/* Deletes all entries, counters, and temporary and lock files; what a living process is writing stays. */
 fusor_status rt_cache_clear(fu_error *e, const char *dir, int64_t *n_out);
 /* Renames a bad entry so that it is found no more: DIR/NAME.bad. */
 fusor_status rt_cache_quarantine(fu_error *e, const char *dir, const char *file);

@@ -8,6 +8,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
@@ -101,7 +103,16 @@ int rt_dir_read(const rt_dir *d, const char *name, uint64_t max_bytes, void **da
     return 0;
 }
 
-int rt_dir_write(const rt_dir *d, const char *name, const fu_part *parts, int n) {
+/* Is the process gone that a temporary file names? Of a process in another PID namespace it may say so wrongly. */
+static bool is_orphan(const char *name) {
+    const char *dot = name + strlen(name);
+    for (int fields = 0; fields < 3 && dot > name;) /* from the end: .tmp, a counter, the process */
+        if (*--dot == '.') fields++;
+    const long pid = *dot == '.' ? strtol(dot + 1, NULL, 16) : 0;
+    return pid > 0 && pid <= INT_MAX && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+}
+
+static int write_once(const rt_dir *d, const char *name, const fu_part *parts, int n, bool *is_taken_out) {
     static atomic_uint serial;
     char temp[4200];
     int fd = -1, e = EEXIST;
@@ -114,8 +125,19 @@ int rt_dir_write(const rt_dir *d, const char *name, const fu_part *parts, int n)
     if (e) return e;
     e = fu_write_parts(fd, parts, n);
     if (close(fd) && !e && errno != EINTR) e = errno;
-    if (!e && renameat(d->fd, temp, d->fd, name)) e = errno;
+    if (!e && renameat(d->fd, temp, d->fd, name)) *is_taken_out = (e = errno) == ENOENT;
     if (e) unlinkat(d->fd, temp, 0);
+    return e;
+}
+
+/* Somebody who clears the directory may take a file that is being written for one that was left behind. */
+int rt_dir_write(const rt_dir *d, const char *name, const fu_part *parts, int n) {
+    int e = 0;
+    bool is_taken = true;
+    for (int attempt = 0; attempt < 8 && is_taken; attempt++) {
+        is_taken = false;
+        e = write_once(d, name, parts, n, &is_taken);
+    }
     return e;
 }
 
@@ -181,9 +203,16 @@ static int older_first(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-/* All entries and what drivers made of them, with their times, by fu_malloc; temporary files older than an hour (or
- * all) go on the way. */
-static int survey(const rt_dir *d, found **list_out, size_t *n_out, bool clean, bool all_temporary) {
+/* The first that could not be deleted, in *failed. */
+static bool remove_file(const rt_dir *d, const char *name, int *failed) {
+    if (unlinkat(d->fd, name, 0) == 0 || errno == ENOENT) return true;
+    if (!*failed) *failed = errno;
+    return false;
+}
+
+/* All entries and what drivers made of them, with their times, by fu_malloc. clean: temporary files older than an hour
+ * go on the way; all_temporary: all but those that a process is writing. */
+static int survey(const rt_dir *d, found **list_out, size_t *n_out, bool clean, bool all_temporary, int *failed) {
     DIR *listing = open_listing(d);
     if (!listing) return errno;
     found *list = NULL;
@@ -196,7 +225,9 @@ static int survey(const rt_dir *d, found **list_out, size_t *n_out, bool clean, 
         if (!is_entry && !is_temporary(item->d_name)) continue;
         if (fstatat(d->fd, item->d_name, &st, AT_SYMLINK_NOFOLLOW)) continue;
         if (!is_entry) {
-            if (clean && (all_temporary || now - st.st_mtime > STALE_SECONDS)) unlinkat(d->fd, item->d_name, 0);
+            if (clean && (now - st.st_mtime > STALE_SECONDS ||
+                          (all_temporary && (!ends_with(item->d_name, ".tmp") || is_orphan(item->d_name)))))
+                (void)remove_file(d, item->d_name, failed);
             continue;
         }
         if (n == cap) {
@@ -223,8 +254,9 @@ static int survey(const rt_dir *d, found **list_out, size_t *n_out, bool clean, 
     return 0;
 }
 
-static bool remove_found(const rt_dir *d, found *f, bool is_dry_run, uint64_t *total, int64_t *gone_bytes) {
-    if (!is_dry_run && unlinkat(d->fd, f->name, 0) && errno != ENOENT) return false;
+static bool remove_found(const rt_dir *d, found *f, bool is_dry_run, uint64_t *total, int64_t *gone_bytes,
+                         int *failed) {
+    if (!is_dry_run && !remove_file(d, f->name, failed)) return false;
     f->is_gone = true;
     *total -= f->bytes;
     *gone_bytes += (int64_t)f->bytes;
@@ -232,12 +264,14 @@ static bool remove_found(const rt_dir *d, found *f, bool is_dry_run, uint64_t *t
 }
 
 uint64_t rt_dir_evict(const rt_dir *d, uint64_t max_bytes, uint64_t target_bytes, int64_t max_age_s, bool is_dry_run,
-                      bool all_temporary, int64_t *n_out, int64_t *bytes_out) {
+                      bool all_temporary, int64_t *n_out, int64_t *bytes_out, int *failed_out) {
     found *list;
     size_t n;
     uint64_t total = 0;
     int64_t gone = 0, gone_bytes = 0;
-    if (survey(d, &list, &n, !is_dry_run, all_temporary) == 0) {
+    int failed = 0;
+    const int unread = survey(d, &list, &n, !is_dry_run, all_temporary, &failed);
+    if (unread == 0) {
         size_t n_cubins = 0;
         for (size_t i = 0; i < n; i++) total += list[i].bytes, n_cubins += list[i].is_cubin;
         if (n) qsort(list, n, sizeof *list, older_first);
@@ -246,34 +280,37 @@ uint64_t rt_dir_evict(const rt_dir *d, uint64_t max_bytes, uint64_t target_bytes
         for (size_t i = 0; i < n; i++) {
             bool is_old = max_age_s > 0 && now - list[i].mtime_s > max_age_s;
             if (list[i].is_gone || (!is_old && !(is_over && total > target_bytes))) continue;
-            if (!remove_found(d, &list[i], is_dry_run, &total, &gone_bytes)) continue;
+            if (!remove_found(d, &list[i], is_dry_run, &total, &gone_bytes, &failed)) continue;
             if (list[i].is_cubin) continue;
             gone++;
             for (size_t k = 0; k < n && n_cubins; k++) /* what drivers made of it goes with it */
                 if (list[k].is_cubin && !list[k].is_gone && memcmp(list[k].name, list[i].name, 2 * IR_KEY_BYTES) == 0)
-                    remove_found(d, &list[k], is_dry_run, &total, &gone_bytes);
+                    remove_found(d, &list[k], is_dry_run, &total, &gone_bytes, &failed);
         }
         fu_free(list);
     }
     if (n_out) *n_out = gone;
     if (bytes_out) *bytes_out = gone_bytes;
+    if (failed_out) *failed_out = unread ? unread : failed;
     return total;
 }
 
-void rt_dir_quarantined(const rt_dir *d, bool is_removed, int64_t *n_out, int64_t *bytes_out) {
+int rt_dir_quarantined(const rt_dir *d, bool is_removed, int64_t *n_out, int64_t *bytes_out) {
     DIR *listing = open_listing(d);
+    int failed = 0;
     *n_out = *bytes_out = 0;
-    if (!listing) return;
+    if (!listing) return errno;
     for (struct dirent *item; (item = readdir(listing)) != NULL;) {
         struct stat st;
         if (!is_temporary(item->d_name) || !ends_with(item->d_name, ".bad") ||
             fstatat(d->fd, item->d_name, &st, AT_SYMLINK_NOFOLLOW))
             continue;
-        if (is_removed && unlinkat(d->fd, item->d_name, 0) && errno != ENOENT) continue;
+        if (is_removed && !remove_file(d, item->d_name, &failed)) continue;
         ++*n_out;
         *bytes_out += st.st_size;
     }
     closedir(listing);
+    return failed;
 }
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
@@ -281,7 +318,7 @@ static int by_name(const void *a, const void *b) { return strcmp(*(char *const *
 int rt_dir_names(const rt_dir *d, bool of_cubins, char ***names_out, size_t *n_out) {
     found *list;
     size_t n;
-    int e = survey(d, &list, &n, false, false);
+    int e = survey(d, &list, &n, false, false, NULL);
     if (e) return e;
     char **names = fu_malloc((n + 1) * sizeof *names + n * sizeof list->name);
     if (!names) return fu_free(list), ENOMEM;

@@ -132,23 +132,31 @@ fusor_status rt_cache_list_cubins(fu_error *e, const char *dir, bool (*visit)(vo
     return FUSOR_OK;
 }
 
+static fusor_status fail_deleting(fu_error *e, const char *dir, int why, int64_t n_deleted) {
+    if (!n_deleted) return FU_FAIL(e, FUSOR_ERROR_IO, "cache directory %s: cannot delete: %s", dir, strerror(why));
+    return FU_FAIL(e, FUSOR_ERROR_IO, "cache directory %s: cannot delete all: %s (%lld deleted)", dir, strerror(why),
+                   (long long)n_deleted);
+}
+
 fusor_status rt_cache_prune(fu_error *e, const char *dir, uint64_t max_bytes, int64_t max_age_s, bool is_dry_run,
                             int64_t *n_out, int64_t *bytes_out) {
     rt_dir d;
     FU_TRY(open_dir(e, dir, &d));
-    int64_t n_bad, bad_bytes;
-    rt_dir_quarantined(&d, !is_dry_run, &n_bad, &bad_bytes); /* of no use to anybody but who looks at them */
-    rt_dir_evict(&d, max_bytes, max_bytes, max_age_s, is_dry_run, false, n_out, bytes_out);
+    int64_t n_bad, bad_bytes, n, bytes;
+    int failed, failed_bad = rt_dir_quarantined(&d, !is_dry_run, &n_bad, &bad_bytes); /* only for who looks at them */
+    rt_dir_evict(&d, max_bytes, max_bytes, max_age_s, is_dry_run, false, &n, &bytes, &failed);
     rt_dir_close(&d);
-    if (n_out) *n_out += n_bad;
-    if (bytes_out) *bytes_out += bad_bytes;
+    if (failed_bad) failed = failed_bad;
+    if (failed) return fail_deleting(e, dir, failed, n + n_bad);
+    if (n_out) *n_out = n + n_bad;
+    if (bytes_out) *bytes_out = bytes + bad_bytes;
     return FUSOR_OK;
 }
 
 fusor_status rt_cache_count_quarantined(fu_error *e, const char *dir, int64_t *n_out, int64_t *bytes_out) {
     rt_dir d;
     FU_TRY(open_dir(e, dir, &d));
-    rt_dir_quarantined(&d, false, n_out, bytes_out);
+    (void)rt_dir_quarantined(&d, false, n_out, bytes_out);
     rt_dir_close(&d);
     return FUSOR_OK;
 }
@@ -156,9 +164,13 @@ fusor_status rt_cache_count_quarantined(fu_error *e, const char *dir, int64_t *n
 fusor_status rt_cache_clear(fu_error *e, const char *dir, int64_t *n_out) {
     rt_dir d;
     FU_TRY(open_dir(e, dir, &d));
-    rt_dir_evict(&d, 0, 0, 0, false, true, n_out, NULL);
-    unlinkat(d.fd, RT_STATS_FILE, 0);
+    int64_t n;
+    int failed;
+    rt_dir_evict(&d, 0, 0, 0, false, true, &n, NULL, &failed);
+    if (unlinkat(d.fd, RT_STATS_FILE, 0) && errno != ENOENT && !failed) failed = errno;
     rt_dir_close(&d);
+    if (failed) return fail_deleting(e, dir, failed, n);
+    if (n_out) *n_out = n;
     return FUSOR_OK;
 }
 

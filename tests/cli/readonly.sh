@@ -63,6 +63,16 @@ chown 12345 "$app/app.fbundle"
 as_user "$app/fusor" run "$app/p.fusor" --fill arange --dim M=5 --dim N=7 >"$out" 2>&1
 grep -q ',hit,' "$out" && bad 'a bundle of another user was used' || ok
 chown 0 "$app/app.fbundle"
+# What cannot be deleted is not said to be deleted.
+setting=("FUSOR_CACHE_DIR=$app/cache")
+for words in clear 'prune --max-size 1' 'prune --max-age 1s'; do
+    touch -d '1 hour ago' "$app"/cache/*.fk
+    # shellcheck disable=SC2086
+    as_user "$app/fusor" cache $words >"$out" 2>&1
+    [ $? -eq 4 ] && grep -q "cache directory $app/cache: cannot delete: Permission denied" "$out" && ! grep -q deleted "$out" && ok ||
+        bad "cache $words of a directory of root"
+done
+as_user "$app/fusor" cache prune --max-size 1 --dry-run >"$out" 2>&1 && grep -q 'would delete' "$out" && ok || bad 'a dry run needs no right to delete'
 # A file system that is read-only, as images of containers are, in a mount namespace of its own.
 mkdir "$app/mnt"
 cat >"$app/mounted.sh" <<'S'

@@ -695,6 +695,35 @@ Test(cache, list_quarantine_prune_clear) {
     cr_assert_eq(rt_cache_quarantine(&error, dir, "../x"), FUSOR_ERROR_ARGUMENT);
 }
 
+/* DIR/KEY.fk.PROCESS.0.tmp, as rt_dir_write calls them. */
+static void temporary(char path[512], long process) {
+    file_of(1, path);
+    snprintf(path + strlen(path), 64, ".%lx.0.tmp", process);
+}
+
+Test(cache, clear_leaves_what_is_being_written) {
+    rt_cache *c = open_cache();
+    for (int i = 0; i < 3; i++) want(c, i);
+    rt_cache_close(c);
+    char mine[512], dead[512];
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    cr_assert_eq(waitpid(child, NULL, 0), child);
+    temporary(mine, (long)getpid());
+    temporary(dead, (long)child);
+    spill(mine, "x", 1);
+    spill(dead, "x", 1);
+    int64_t n;
+    cr_assert_eq(rt_cache_clear(&error, dir, &n), FUSOR_OK);
+    cr_assert_eq(n, 3);
+    cr_assert_eq(access(mine, F_OK), 0);
+    cr_assert_neq(access(dead, F_OK), 0);
+    struct timespec long_ago[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+    cr_assert_eq(utimensat(AT_FDCWD, mine, long_ago, 0), 0);
+    cr_assert_eq(rt_cache_clear(&error, dir, &n), FUSOR_OK);
+    cr_assert_neq(access(mine, F_OK), 0);
+}
+
 Test(cache, bundles) {
     rt_cache *c = open_cache();
     for (int i = 0; i < 20; i++) want(c, i);
