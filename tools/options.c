@@ -261,6 +261,9 @@ static int check_values(tool *t) {
     /* cache warm takes a list of targets, and looks at each itself */
     bool is_list = t->command == &tool_commands[COMMAND_cache];
     if (t->target && !is_list && (status = tool_target(t, &target)) != 0) return status;
+    char words[80];
+    const char *expected = t->threads ? NULL : fu_env_expected(FU_FUSOR_THREADS, words, sizeof words);
+    if (expected) return tool_usage(t, "FUSOR_THREADS=%s: expected %s", fu_env_string(FU_FUSOR_THREADS), expected);
     if (t->runs == 0) return tool_usage(t, "--runs 0: expected 1 or more");
     if (t->threads) {
         for (const char *p = t->threads;;) {

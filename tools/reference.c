@@ -174,17 +174,20 @@ static void print_operators(void) {
 }
 
 static void print_environment(void) {
-    puts("# Environment variables\n\n"
-         "Made from `src/base/env.def` by `make generated`; `tests/doc/reference.sh` fails when this page is not "
-         "current. Options of the\n"
-         "command and fields of `fusor_context_options` come before the environment; `FUSOR_IGNORE_ENVIRONMENT` "
-         "switches it off for a\n"
-         "context, and set-user-id programs do not see it. `fusor info` prints what is in force. A value that is none "
-         "of the expected ones counts\n"
-         "as the default; the context's log and the command's stderr say so. Of FUSOR_THREADS, FUSOR_TARGET and "
-         "FUSOR_DEVICE it is an\n"
-         "error of the command, as of their options.\n\n"
-         "| variable | type | default | meaning |\n|---|---|---|---|");
+    puts(
+        "# Environment variables\n\n"
+        "Made from `src/base/env.def` by `make generated`; `tests/doc/reference.sh` fails when this page is not "
+        "current. Options of the\n"
+        "command and fields of `fusor_context_options` come before the environment; `FUSOR_IGNORE_ENVIRONMENT` "
+        "switches it off for a\n"
+        "context, and set-user-id programs do not see it. `fusor info` prints what is in force. A value that is none "
+        "of the expected ones counts\n"
+        "as the default; the context's log and the command's stderr say so. Of FUSOR_THREADS, FUSOR_TARGET and "
+        "FUSOR_DEVICE it is an\n"
+        "error of the command, as of their options; a context takes the default of FUSOR_THREADS, but compiles nothing "
+        "with a FUSOR_TARGET or\n"
+        "FUSOR_DEVICE that it does not know or the machine does not have.\n\n"
+        "| variable | type | default | meaning |\n|---|---|---|---|");
     for (int i = 0; i < FU_ENV_COUNT; i++) {
         const fu_env_info *v = &fu_env_table[i];
         const char *type = v->type[0] == 'I'   ? "number"

@@ -26,18 +26,21 @@ const char *fu_env_string(fu_env v) {
     return s && *s ? s : fu_env_table[v].default_value;
 }
 
-static bool as_int(const char *s, int64_t *out) {
+/* Within the bounds of the row, if it has any. */
+static bool as_int(fu_env v, const char *s, int64_t *out) {
+    long long least, most;
     char *end;
     errno = 0;
     long long n = strtoll(s, &end, 10);
     if (errno || end == s || *end) return false;
+    if (sscanf(fu_env_table[v].words, "%lld %lld", &least, &most) == 2 && (n < least || n > most)) return false;
     *out = n;
     return true;
 }
 
 int64_t fu_env_int(fu_env v) {
     int64_t n = 0;
-    if (!as_int(fu_env_string(v), &n)) (void)as_int(fu_env_table[v].default_value, &n);
+    if (!as_int(v, fu_env_string(v), &n)) (void)as_int(v, fu_env_table[v].default_value, &n);
     return n;
 }
 
@@ -83,7 +86,13 @@ const char *fu_env_expected(fu_env v, char *text, size_t bytes) {
     const bool is_list = row->type[0] == 'L';
     int64_t n;
     if (!fu_env_is_set(v) || row->type[0] == 'S') return NULL;
-    if (row->type[0] == 'I') return as_int(s, &n) ? NULL : "a number";
+    if (row->type[0] == 'I') {
+        const size_t least = strcspn(row->words, " ");
+        if (as_int(v, s, &n)) return NULL;
+        if (!row->words[0]) return "a number";
+        snprintf(text, bytes, "a number from %.*s to %s", (int)least, row->words, row->words + least + 1);
+        return text;
+    }
     if (row->type[0] == 'B') return as_bool(s) >= 0 ? NULL : "0 or 1";
     for (size_t m; *s; s += m + (s[m] == ',')) {
         m = is_list ? strcspn(s, ",") : strlen(s);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/env.h"
 #include "base/file.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -37,6 +38,10 @@ static int open_log(void) {
     if (*path) {
         int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
         if (fd >= 0) return fd;
+        static atomic_flag is_told = ATOMIC_FLAG_INIT;
+        const int why = errno;
+        if (!atomic_flag_test_and_set(&is_told))
+            dprintf(STDERR_FILENO, "fusor: FUSOR_LOG_FILE=%s: %s; events go here\n", path, strerror(why));
     }
     return STDERR_FILENO;
 }

@@ -40,7 +40,9 @@ expect 2 'takes no value' run --time=3
 expect 2 "not one of" check --time
 expect 2 'expected off, ro, rw or refresh' run --cache on
 FUSOR_CACHE=on expect 0 'FUSOR_CACHE=on: expected off, ro, rw or refresh' run two.fusor @g a=1
-FUSOR_THREADS=two expect 0 'FUSOR_THREADS=two: expected a number' run two.fusor @g a=1
+for threads in two 1,2 -3 99999; do FUSOR_THREADS=$threads expect 2 "FUSOR_THREADS=$threads: expected a number from 0 to 1024" run two.fusor @g a=1; done
+FUSOR_THREADS=two expect 0 '' run two.fusor @g a=1 --threads 1
+FUSOR_THREADS=0 expect 0 '' run two.fusor @g a=1
 FUSOR_VERBOSE=cash,run expect 0 'FUSOR_VERBOSE=cash,run: expected some of: all error' run two.fusor @g a=1
 FUSOR_PASSES=-cse,-simplfy,+dce expect 0 "FUSOR_PASSES: '-simplfy': expected - or + and" run two.fusor @g a=1
 expect 2 'unknown target' run --target v9 -e "$sgd"

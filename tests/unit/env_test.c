@@ -16,7 +16,7 @@ Test(env, table) {
         const bool has_words = !strcmp(row->type, "WORD") || !strcmp(row->type, "LIST");
         cr_expect(has_words || !strcmp(row->type, "STRING") || !strcmp(row->type, "INT") || !strcmp(row->type, "BOOL"),
                   "%s", row->name);
-        cr_expect_eq(has_words, *row->words != 0, "%s", row->name);
+        cr_expect_eq(has_words, *row->words && strcmp(row->type, "INT") != 0, "%s", row->name);
         cr_expect(*row->text, "%s has no text", row->name);
         unsetenv(row->name);
         cr_expect_not(fu_env_is_set((fu_env)i));
@@ -27,6 +27,9 @@ Test(env, table) {
 Test(env, values) {
     setenv("FUSOR_THREADS", "12", 1);
     cr_expect_eq(fu_env_int(FU_FUSOR_THREADS), 12);
+    setenv("FUSOR_THREADS", "99999", 1);
+    cr_expect_eq(fu_env_int(FU_FUSOR_THREADS), 0, "a value out of its bounds is the default");
+    setenv("FUSOR_THREADS", "12", 1);
     cr_expect(fu_env_is_set(FU_FUSOR_THREADS));
     static const char *const bad[] = {"", "x", "1x", "99999999999999999999"};
     for (int i = 0; i < 4; i++) {
@@ -50,7 +53,12 @@ Test(env, what_was_expected) {
         const char *value, *expected;
     } cases[] = {{FU_FUSOR_THREADS, "4", NULL},
                  {FU_FUSOR_THREADS, "", NULL},
-                 {FU_FUSOR_THREADS, "four", "a number"},
+                 {FU_FUSOR_THREADS, "four", "a number from 0 to 1024"},
+                 {FU_FUSOR_THREADS, "1,2", "a number from 0 to 1024"},
+                 {FU_FUSOR_THREADS, "-3", "a number from 0 to 1024"},
+                 {FU_FUSOR_THREADS, "1025", "a number from 0 to 1024"},
+                 {FU_FUSOR_THREADS, "1024", NULL},
+                 {FU_FUSOR_VERIFY, "much", "a number"},
                  {FU_FUSOR_CHECK, "yes", NULL},
                  {FU_FUSOR_CHECK, "maybe", "0 or 1"},
                  {FU_FUSOR_PERF, "jitdump", NULL},
