@@ -12,6 +12,12 @@ static const char *text_of(const json_t *o, const char *name) {
     const char *s = json_string_value(json_object_get(o, name));
     return s ? s : "";
 }
+/* What the user wrote: on one line, and nothing that the terminal would obey. */
+static const char *shown(fu_str *o, const json_t *s, const char *name) {
+    char *text = fu_strdup(o->arena, text_of(s, name));
+    (void)fu_make_printable(text, false);
+    return text;
+}
 static double number_of(const json_t *o, const char *name) { return json_number_value(json_object_get(o, name)); }
 
 /* "1.25 ms" */
@@ -63,10 +69,10 @@ static void add_statements(fu_str *o, const json_t *k) {
     json_t *s;
     json_array_foreach(json_object_get(k, "statements"), i, s) {
         if (!text_of(s, "at")[0] && !text_of(s, "name")[0] && !text_of(s, "loc")[0]) continue;
-        fu_str_addf(o, "  from     %s%s%%%s = %s", text_of(s, "at"), text_of(s, "at")[0] ? " " : "",
+        fu_str_addf(o, "  from     %s%s%%%s = %s", shown(o, s, "at"), text_of(s, "at")[0] ? " " : "",
                     text_of(s, "value"), text_of(s, "op"));
-        if (text_of(s, "name")[0]) fu_str_addf(o, " \"%s\"", text_of(s, "name"));
-        if (text_of(s, "loc")[0]) fu_str_addf(o, " (%s)", text_of(s, "loc"));
+        if (text_of(s, "name")[0]) fu_str_addf(o, " \"%s\"", shown(o, s, "name"));
+        if (text_of(s, "loc")[0]) fu_str_addf(o, " (%s)", shown(o, s, "loc"));
         fu_str_addc(o, '\n');
     }
 }

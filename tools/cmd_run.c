@@ -506,7 +506,8 @@ static void print_profile(run *r, const point *p, FILE *out) {
             (long long)json_integer_value(json_object_get(cache, "memory_hits")),
             (long long)json_integer_value(json_object_get(cache, "disk_hits")),
             (long long)json_integer_value(json_object_get(cache, "compiles")));
-    json_array_foreach(json_object_get(d, "bottleneck"), i, k) fprintf(out, "bottleneck: %s\n", json_string_value(k));
+    json_array_foreach(json_object_get(d, "bottleneck"), i, k)
+        fprintf(out, "bottleneck: %s\n", report_shown(t, json_string_value(k)));
 }
 
 /* The parse happened before there was a context that could keep events. */

@@ -43,8 +43,11 @@ static void message(tool *t, const char *what, const char *fmt, va_list ap) {
     (void)fflush(stdout);
     fprintf(stderr, "fusor%s%s: ", t->command ? " " : "", t->command ? t->command->name : "");
     if (what[0]) fprintf(stderr, t->use_color ? "\033[1;31m%s\033[0m " : "%s ", what);
-    vfprintf(stderr, fmt, ap);
-    fputc('\n', stderr);
+    char *text = NULL;
+    const int n = vasprintf(&text, fmt, ap);
+    if (n >= 0) (void)fu_make_printable(text, true); /* names of files may hold anything */
+    fprintf(stderr, "%s\n", n >= 0 ? text : "out of memory");
+    if (n >= 0) free(text);
 }
 
 int tool_usage(tool *t, const char *fmt, ...) {

@@ -81,12 +81,18 @@ const char *report_shape_text(tool *t, ir_dtype dtype, int rank, const int64_t *
 }
 
 /* ---- tables ---- */
+const char *report_shown(tool *t, const char *text) {
+    char *copy = fu_strdup(&t->arena, text);
+    (void)fu_make_printable(copy, false);
+    return copy;
+}
+
 void report_row(report_table *table, ...) {
     va_list ap;
     va_start(ap, table);
     for (int i = 0; i < table->columns; i++) {
         const char *cell = va_arg(ap, const char *);
-        fu_push(&table->t->arena, &table->cells, cell ? cell : "");
+        fu_push(&table->t->arena, &table->cells, report_shown(table->t, cell ? cell : ""));
     }
     va_end(ap);
 }

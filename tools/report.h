@@ -31,6 +31,8 @@ typedef struct report_table {
     uint32_t left_mask;
     fu_vec(const char *) cells;
 } report_table;
+/* On one line, and nothing that the terminal would obey. */
+const char *report_shown(tool *t, const char *text);
 void report_row(report_table *table, ...); /* columns strings */
 void report_table_print(report_table *table, FILE *out);
 

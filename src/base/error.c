@@ -35,10 +35,10 @@ static void addv(fu_error *e, const char *fmt, va_list ap) {
 static bool is_full(const fu_error *e) { return e->length == FU_ERROR_TEXT_MAX - 1; }
 
 /* A text that ran into the end of the record ends with its last whole line; one long line, between two characters. All
- * is UTF-8, whatever was quoted: reports are JSON. */
+ * is UTF-8, whatever was quoted, as reports are JSON, and nothing in it moves the cursor of a terminal or worse. */
 static void cut(fu_error *e) {
     if (!is_full(e)) {
-        fu_make_utf8(e->text);
+        e->length = fu_make_printable(e->text, true);
         return;
     }
     size_t n = e->length;
@@ -49,9 +49,8 @@ static void cut(fu_error *e) {
         while (n > 0 && ((unsigned char)e->text[n - 1] & 0xC0) == 0x80) n--;
         if (n > 0 && (unsigned char)e->text[n - 1] >= 0xC0) n--;
     }
-    e->length = n;
     e->text[n] = 0;
-    fu_make_utf8(e->text);
+    e->length = fu_make_printable(e->text, true);
 }
 
 static void note_first(fu_error *e, fusor_status status, const char *file, int line) {
@@ -110,16 +109,20 @@ static void add_caret(fu_error *e, const fu_source *src, fu_loc loc) {
     }
     add(e, "\n", 1);
     if (from) add(e, "...", 3);
-    /* Control characters would move the terminal's cursor or worse. */
-    for (const char *p = line; p < stop; p++) {
-        bool control = ((unsigned char)*p < 0x20 && *p != '\t') || *p == 0x7f;
-        add(e, control ? "?" : p, 1);
+    for (const char *p = line; p < stop; p = after(p, stop)) { /* one column stays one, see cut() */
+        const bool is_control = *p != '\t' && fu_control_length(p, stop);
+        add(e, is_control ? "?" : p, is_control ? 1 : (size_t)(after(p, stop) - p));
     }
     if (cut_right) add(e, "...", 3);
     add(e, "\n", 1);
     if (from) add(e, "   ", 3);
     const char *place = at_column(line, stop, caret - from);
-    for (const char *p = line; p < place; p = after(p, stop)) add(e, *p == '\t' ? "\t" : " ", 1);
+    for (const char *p = line; p < place; p = after(p, stop)) {
+        const size_t n = fu_utf8_length(p, stop);
+        const int cells = n && !fu_control_length(p, stop) ? fu_cells(p, n) : 1;
+        if (*p == '\t') add(e, "\t", 1);
+        else add(e, "  ", (size_t)cells);
+    }
     add(e, "^", 1);
 }
 
@@ -131,7 +134,9 @@ fusor_status fu_fail_at(fu_error *e, fusor_status status, const fu_source *src, 
     if (first) e->length = 0;
     else add(e, "\n", 1);
     const char *name = src && src->name ? src->name : "<text>";
+    const size_t name_at = e->length;
     add(e, name, strlen(name));
+    e->length = name_at + fu_make_printable(e->text + name_at, false);
     char place[32] = "";
     if (loc.line && loc.col) snprintf(place, sizeof place, ":%u:%u", loc.line, loc.col);
     else if (loc.line) snprintf(place, sizeof place, ":%u", loc.line);

@@ -19,7 +19,7 @@ typedef struct fu_error {
     char text[FU_ERROR_TEXT_MAX]; /* truncated at a line end where longer */
 } fu_error;
 
-/* Where in a user's text: line and column count from 1; 0 = unknown. The column counts bytes of UTF-8 code points. */
+/* Where in a user's text: line and column count from 1; 0 = unknown. The column counts UTF-8 code points. */
 typedef struct fu_loc {
     uint32_t line, col;
 } fu_loc;

@@ -234,3 +234,72 @@ void fu_make_utf8(char *text) {
         text += n ? n : 1;
     }
 }
+
+/* n: as fu_utf8_length has it. */
+static uint32_t code_point(const char *at, size_t n) {
+    const unsigned char *p = (const unsigned char *)at;
+    uint32_t c = n < 2 ? p[0] : p[0] & (0xFFu >> (n + 1));
+    for (size_t i = 1; i < n; i++) c = c << 6 | (p[i] & 0x3F);
+    return c;
+}
+
+size_t fu_control_length(const char *at, const char *end) {
+    const size_t n = fu_utf8_length(at, end);
+    const uint32_t c = code_point(at, n);
+    const bool is_control =
+        c < 0x20 || (c >= 0x7F && c < 0xA0) || (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
+    return is_control ? n : 0;
+}
+
+size_t fu_make_printable(char *text, bool with_lines) {
+    const char *end = text + strlen(text), *from = text;
+    char *to = text;
+    while (from < end) {
+        const size_t n = fu_utf8_length(from, end), control = fu_control_length(from, end);
+        if (n == 0 || (control && !(with_lines && (*from == '\n' || *from == '\t')))) *to++ = '?';
+        else to = (char *)memmove(to, from, n) + n;
+        from += n ? n : 1;
+    }
+    *to = 0;
+    return (size_t)(to - text);
+}
+
+typedef struct range {
+    uint32_t first, last;
+} range;
+
+static bool is_in(const range *r, size_t n, uint32_t c) {
+    for (size_t i = 0; i < n; i++)
+        if (c >= r[i].first && c <= r[i].last) return true;
+    return false;
+}
+
+/* Unicode 16, EastAsianWidth.txt (W and F) and the blocks of combining marks that text on a terminal has. */
+int fu_cells(const char *at, size_t n) {
+    static const range joined[] = {{0x300, 0x36F},   {0x200B, 0x200F}, {0x20D0, 0x20FF},  {0xFE00, 0xFE0F},
+                                   {0xFE20, 0xFE2F}, {0xFEFF, 0xFEFF}, {0xE0100, 0xE01EF}},
+                       wide[] = {{0x1100, 0x115F},   {0x231A, 0x231B},   {0x2329, 0x232A},   {0x23E9, 0x23EC},
+                                 {0x23F0, 0x23F0},   {0x23F3, 0x23F3},   {0x25FD, 0x25FE},   {0x2614, 0x2615},
+                                 {0x2648, 0x2653},   {0x267F, 0x267F},   {0x2693, 0x2693},   {0x26A1, 0x26A1},
+                                 {0x26AA, 0x26AB},   {0x26BD, 0x26BE},   {0x26C4, 0x26C5},   {0x26CE, 0x26CE},
+                                 {0x26D4, 0x26D4},   {0x26EA, 0x26EA},   {0x26F2, 0x26F3},   {0x26F5, 0x26F5},
+                                 {0x26FA, 0x26FA},   {0x26FD, 0x26FD},   {0x2705, 0x2705},   {0x270A, 0x270B},
+                                 {0x2728, 0x2728},   {0x274C, 0x274C},   {0x274E, 0x274E},   {0x2753, 0x2755},
+                                 {0x2757, 0x2757},   {0x2795, 0x2797},   {0x27B0, 0x27B0},   {0x27BF, 0x27BF},
+                                 {0x2B1B, 0x2B1C},   {0x2B50, 0x2B50},   {0x2B55, 0x2B55},   {0x2E80, 0x303E},
+                                 {0x3041, 0xA4CF},   {0xA960, 0xA97C},   {0xAC00, 0xD7A3},   {0xF900, 0xFAFF},
+                                 {0xFE10, 0xFE19},   {0xFE30, 0xFE6F},   {0xFF01, 0xFF60},   {0xFFE0, 0xFFE6},
+                                 {0x16FE0, 0x1B2FF}, {0x1F004, 0x1F004}, {0x1F0CF, 0x1F0CF}, {0x1F18E, 0x1F18E},
+                                 {0x1F191, 0x1F19A}, {0x1F200, 0x1F320}, {0x1F32D, 0x1F335}, {0x1F337, 0x1F37C},
+                                 {0x1F37E, 0x1F393}, {0x1F3A0, 0x1F3CA}, {0x1F3CF, 0x1F3D3}, {0x1F3E0, 0x1F3F0},
+                                 {0x1F3F4, 0x1F3F4}, {0x1F3F8, 0x1F43E}, {0x1F440, 0x1F440}, {0x1F442, 0x1F4FC},
+                                 {0x1F4FF, 0x1F53D}, {0x1F54B, 0x1F54E}, {0x1F550, 0x1F567}, {0x1F57A, 0x1F57A},
+                                 {0x1F595, 0x1F596}, {0x1F5A4, 0x1F5A4}, {0x1F5FB, 0x1F64F}, {0x1F680, 0x1F6C5},
+                                 {0x1F6CC, 0x1F6CC}, {0x1F6D0, 0x1F6DF}, {0x1F6EB, 0x1F6EF}, {0x1F6F4, 0x1F6FF},
+                                 {0x1F7E0, 0x1F7FF}, {0x1F90C, 0x1F93A}, {0x1F93C, 0x1F945}, {0x1F947, 0x1F9FF},
+                                 {0x1FA70, 0x1FAFF}, {0x20000, 0x3FFFD}};
+    const uint32_t c = code_point(at, n);
+    if (c < 0x300) return 1;
+    if (is_in(joined, sizeof joined / sizeof *joined, c)) return 0;
+    return is_in(wide, sizeof wide / sizeof *wide, c) ? 2 : 1;
+}

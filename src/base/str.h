@@ -28,4 +28,12 @@ const char *fu_nearest(const char *word, const char *const *candidates, size_t n
 size_t fu_utf8_length(const char *at, const char *end);
 /* What is no UTF-8 becomes '?', for texts that are printed or put into JSON. */
 void fu_make_utf8(char *text);
+/* Length of the control character at `at` that a terminal would obey (C0, DEL, C1, and those that turn the direction of
+ * writing), 0 where it is none. */
+size_t fu_control_length(const char *at, const char *end);
+/* Controls become '?' each, and what is no UTF-8 does; with_lines: newlines and tabs stay. The length that is left. */
+size_t fu_make_printable(char *text, bool with_lines);
+/* Cells of a terminal that the character of n bytes at `at` takes: 0 (it joins the one before it), 1 or 2 (East Asian
+ * ones, emoji). */
+int fu_cells(const char *at, size_t n);
 #endif

@@ -452,8 +452,7 @@ const char *ir_where(const char *name, const char *loc, char text[IR_WHERE_MAX])
     if (name || loc)
         (void)snprintf(text, IR_WHERE_MAX, " (%s%.80s%s%s%s%.80s)", name ? "in \"" : "", name ? name : "",
                        name ? "\"" : "", name && loc ? ", " : "", loc ? "from " : "", loc ? loc : "");
-    for (char *p = text; *p; p++)
-        if ((unsigned char)*p < ' ') *p = '?'; /* a message's first line is one line */
+    (void)fu_make_printable(text, false); /* a message's first line is one line */
     return text;
 }
 

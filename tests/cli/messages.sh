@@ -51,4 +51,25 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     expect 0 '2 kernels ready' cache warm -e 'func @sized__(%x: f32[N]) -> f32[N] { %y = exp(%x) return %y }' --dim N=1,64
 else skip 'no code generation module'; fi
 
+# What a terminal would obey does not reach it: names and places of the program, names of files.
+cat >esc.fusor <<'P'
+func @f(%x: f32[N]) -> f32[N] { %y = relu(%x, name="layer\u001b[31m\u009b31m\u202e", loc="m.py:1\u001b]0;t\u0007\n") return %y }
+P
+printf 'func @f(%%x: f32[N]) -> f32[N] { return %%z }\n' >"$(printf 'a\033[31m\nb.fusor')"
+printed() { if LC_ALL=C grep -q -e "$(printf '\033')" -e "$(printf '\302\233')" -e "$(printf '\342\200\256')" -e "$(printf '\a')" out err; then bad "a control character: fusor $*"; else ok; fi; }
+expect 0 '"layer?\[31m?31m?" (m.py:1?\]0;t??)' explain esc.fusor
+printed explain
+expect 0 'layer?\[31m?31m?' run esc.fusor --fill ones --dim N=3 --profile --runs 2
+printed run --profile
+expect 3 '^a?\[31m?b.fusor:1:40: error: ' run "$(printf 'a\033[31m\nb.fusor')"
+printed 'run FILE'
+expect 4 'no?where: No such file' run "$(printf 'no\033where')"
+printed 'run FILE that is not there'
+
+# Events that cannot go where they should say so, once; nothing is said where there are none.
+FUSOR_VERBOSE=cache,run FUSOR_LOG_FILE=$work/no/where expect 0 "^fusor: FUSOR_LOG_FILE=$work/no/where: No such file or directory; events go here$" run one.fusor --fill 1 --dim N=3
+[ "$(grep -c FUSOR_LOG_FILE err)" -eq 1 ] && ok || bad 'told once'
+FUSOR_LOG_FILE=$work/no/where expect 0 '' run one.fusor --fill 1 --dim N=3
+[ ! -s err ] && ok || bad 'there were no events'
+
 finish

@@ -77,6 +77,23 @@ Test(error, control_characters_are_not_repeated) {
     cr_assert_str_eq(e.text, "a.fusor:1:2: error: m\na?[31mb?\n ^");
 }
 
+/* C0, C1 and what turns the direction of writing, in the name, in the message and in the line. */
+Test(error, nothing_reaches_a_terminal_that_it_obeys) {
+    fu_source s = source("a\xC2\x9B"
+                         "31m\xE2\x80\xAE b\xE2\x81\xA6 c");
+    s.name = "q\x1b\n.fusor";
+    FU_FAIL_AT(&e, FUSOR_ERROR_SYNTAX, &s, ((fu_loc){1, 10}), "m\x1b[2J\xE2\x80\xAA");
+    cr_assert_str_eq(e.text, "q??.fusor:1:10: error: m?[2J?\na?31m? b? c\n         ^");
+    cr_assert_eq(e.length, strlen(e.text));
+}
+
+Test(error, the_caret_counts_cells) {
+    fu_source s =
+        source("\xE6\xBC\xA2\xE5\xAD\x97 \xF0\x9F\x98\x80 e\xCC\x81 x"); /* two Han, an emoji, e and an accent */
+    FU_FAIL_AT(&e, FUSOR_ERROR_SYNTAX, &s, ((fu_loc){1, 9}), "m");
+    cr_assert(strstr(e.text, "\n          ^") != NULL && strstr(e.text, "\n           ^") == NULL, "%s", e.text);
+}
+
 Test(error, texts_are_utf8) {
     fu_source s = source("a\xff\x80\xC3\xB6 b\xC3");
     s.name = "q\xff.fusor";
