@@ -162,7 +162,7 @@ typedef struct printer {
     FILE *out;
     bool is_short, is_exponent;
     double least, most;       /* magnitudes shown, without zeros */
-    int digits;               /* exponent form: after the point, the same in every cell */
+    int digits, exponent;     /* exponent form: digits after the point and of the exponent, the same in every cell */
     int left, right, special; /* characters before the point, from it on, and of nan and inf */
     int column, after;        /* after: spaces that follow the last cell, unless a line ends there */
 } printer;
@@ -181,6 +181,22 @@ static bool is_exact(const printer *p, const char *text, double v) {
     case FUSOR_BF16: return ir_f64_to_bf16(back) == ir_f64_to_bf16(v);
     default: return back == v;
     }
+}
+
+static void insert(char *at, char c) {
+    memmove(at + 1, at, strlen(at) + 1);
+    *at = c;
+}
+
+/* 1e-10, -1.50000000e+08 or 1.0e+00 to what a cell has: a point, no zeros at the end beyond p->digits, as many digits of
+ * the exponent as in every other. */
+static void finish_exponent(const printer *p, char *out) {
+    char *e = strchr(out, 'e'), *dot = strchr(out, '.');
+    if (!dot) insert(dot = e++, '.');
+    char *end = e;
+    while (end - dot - 1 > p->digits && end[-1] == '0') end--;
+    memmove(end, e, strlen(e) + 1);
+    while ((int)strlen(end + 2) < p->exponent) insert(end + 2, '0');
 }
 
 /* Shortest decimal of a float of the buffer's type; in an array with at most 8 digits after the point, as NumPy's
@@ -203,11 +219,7 @@ static void format_float(const printer *p, double v, char *out, size_t room) {
         snprintf(out, room, p->is_exponent ? "%.*e" : "%.*f", digits, v);
         bool is_same = is_exact(p, out, v);
         if (is_same && digits == 0 && !p->is_exponent) snprintf(out, room, "%.0f.", v);
-        if (is_same && digits == 0 && p->is_exponent) { /* 1.e-10 */
-            char *e = strchr(out, 'e');
-            memmove(e + 1, e, strlen(e) + 1);
-            *e = '.';
-        }
+        if (p->is_exponent && (is_same || digits == 8)) finish_exponent(p, out);
         if (is_same) return;
     }
     char *dot = strchr(out, '.'); /* 8 digits were not enough: NumPy cuts there and drops zeros */
@@ -253,6 +265,7 @@ static void choose_digits(printer *p, int64_t i) {
     format_cell(p, i, text, sizeof text);
     const char *dot = strchr(text, '.'), *e = strchr(text, 'e');
     if (dot && e && (int)(e - dot) - 1 > p->digits) p->digits = (int)(e - dot) - 1;
+    if (e && (int)strlen(e + 2) > p->exponent) p->exponent = (int)strlen(e + 2);
 }
 
 static void measure(printer *p, int64_t i) {

@@ -125,6 +125,11 @@ expect 0 '^0.33482960055713207$' run -e 'func @f(%x: f64 = 0.33482960055713207) 
 expect 0 '^-1.6522202e+07$' run -e 'func @f(%x: f32 = -16522202) -> f32 { return %x }'
 expect 0 '^\[1.e+00 2.e+00 1.e+03\]$' run -e 'func @f(%x: f16[3] = [1, 2, 1000]) -> f16[3] { return %x }'
 
+expect 0 '^\[1.0e+100 1.5e+000\]$' run -e 'func @f(%x: f64[2] = [1e100, 1.5]) -> f64[2] { return %x }'
+expect 0 '^\[1.4452955e+08\]$' run -e 'func @f(%x: f64[1] = [144529549.996]) -> f64[1] { return %x }'
+expect 0 '^\[1.44529550e+08 1.23456789e+00\]$' run -e 'func @f(%x: f64[2] = [144529549.996, 1.23456789]) -> f64[2] { return %x }'
+expect 0 '^\[-1.e+00  1.e-10     nan\]$' run -e 'func @f(%x: f64[3] = [-1, 1e-10, nan]) -> f64[3] { return %x }'
+
 # missing inputs: the signature and a command that works
 expect 2 'A complete command' run two.fusor
 line=$(grep -A1 'A complete command' err | tail -1 | sed "s|^  fusor |$fusor |")
