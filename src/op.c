@@ -178,18 +178,18 @@ SHARED fusor_tensor with_list(ir_op op, fusor_tensor x, int n, const int64_t *at
 #define FN_MATMUL(ID, name) FN_NONE_2(ID, name)
 #define FN_EINSUM(ID, name)                                                                                            \
     fusor_tensor fusor_##name(const char *subscripts, int n, const fusor_tensor *x) {                                  \
-        int64_t at[IR_MAX_LIST];                                                                                       \
+        int64_t at[IR_MAX_TEXT];                                                                                       \
         const size_t length = subscripts ? strlen(subscripts) : 0;                                                     \
         op_call c = {.op = IR_OP_##ID, .n = n, .args = x};                                                             \
-        if (n < 1 || !x || !subscripts || length > IR_MAX_LIST) {                                                      \
+        if (n < 1 || !x || !subscripts || length > IR_MAX_TEXT) {                                                      \
             bad(&c, FUSOR_ERROR_ARGUMENT,                                                                              \
-                length > IR_MAX_LIST ? "the subscripts have more than 255 characters"                                  \
+                length > IR_MAX_TEXT ? "the subscripts have more than 1024 characters"                                 \
                                      : "operands or subscripts are missing");                                          \
             if (n < 1 || !x) c.n = 0;                                                                                  \
         }                                                                                                              \
-        for (size_t i = 0; i < length && i < IR_MAX_LIST; i++) at[i] = (unsigned char)subscripts[i];                   \
+        for (size_t i = 0; i < length && i < IR_MAX_TEXT; i++) at[i] = (unsigned char)subscripts[i];                   \
         op_attr attrs[IR_MAX_ATTRS] = {                                                                                \
-            {.is_set = true, .list = at, .n = length > IR_MAX_LIST ? 0 : (uint32_t)length}};                           \
+            {.is_set = true, .list = at, .n = length > IR_MAX_TEXT ? 0 : (uint32_t)length}};                           \
         c.attrs = attrs;                                                                                               \
         return record(&c);                                                                                             \
     }

@@ -190,9 +190,9 @@ static bool build_enum(ast *m, const attr_place *at, const ast_attr *a, const ch
 
 bool ast_text_attr(ast *m, ir_graph *g, const char *op, const char *text, fu_loc loc, ir_attr *out) {
     const size_t n = strlen(text);
-    if (n > IR_MAX_LIST) {
+    if (n > IR_MAX_TEXT) {
         AST_FAIL(m, FUSOR_ERROR_SHAPE, loc, "%s: the string has %zu characters; expected at most %d", op, n,
-                 IR_MAX_LIST);
+                 IR_MAX_TEXT);
         return false;
     }
     *out = (ir_attr){.is_set = true,

@@ -137,7 +137,7 @@ bool build_operator(builder *b, const ast_stmt *s, ir_id *result) {
         return false;
     }
     if (poisoned) return true;
-    int n_in = in.n > INT16_MAX ? INT16_MAX + 1 : (int)in.n;
+    const int n_in = in.n > INT32_MAX ? INT32_MAX : (int)in.n;
     for (uint32_t i = 0; i < s->n_results; i++) {
         ir_id id = n_results == 1 ? ir_add(b->g, op, n_in, in.at, attr, to, s->op.loc)
                                   : ir_add_result(b->g, op, i, n_in, in.at, attr, s->op.loc);

@@ -304,7 +304,6 @@ static ir_dtype literal_type(ir_graph *g, const ir_node *n, int n_in, const ir_o
 
 static ir_id add(ir_graph *g, ir_op op, unsigned index, int n_in, const ir_operand *in, const ir_attr *attr,
                  ir_dtype to, fu_loc loc) {
-    enum { MAX_OPERANDS = INT16_MAX };
     const ir_op_info *info = &ir_ops[op];
     for (int i = 0; i < n_in; i++) {
         if (in[i].literal == IR_LIT_NONE && (in[i].node == 0 || in[i].node >= g->nodes.n)) {
@@ -319,7 +318,13 @@ static ir_id add(ir_graph *g, ir_op op, unsigned index, int n_in, const ir_opera
         g->failed = true;
         return 0;
     }
-    if (!ir_op_takes(op, (unsigned)n_in) || n_in > MAX_OPERANDS) {
+    if (n_in > IR_MAX_OPERANDS && info->max_in == IR_ANY_NUMBER) {
+        FU_FAIL_AT(g->error, FUSOR_ERROR_UNSUPPORTED, g->source, loc, "%s: takes %d operands at most, got %d",
+                   info->name, IR_MAX_OPERANDS, n_in);
+        g->failed = true;
+        return 0;
+    }
+    if (!ir_op_takes(op, (unsigned)n_in)) {
         FU_FAIL_AT(g->error, FUSOR_ERROR_TYPE, g->source, loc, "%s: takes %s operand%s, got %d", info->name,
                    info->min_in == info->max_in    ? fu_format(g->arena, "%d", info->min_in)
                    : info->max_in != IR_ANY_NUMBER ? fu_format(g->arena, "%d to %d", info->min_in, info->max_in)

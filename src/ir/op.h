@@ -78,6 +78,10 @@ static inline bool ir_attr_is_list(ir_attr_type t) {
            t == IR_ATTR_TEXT;
 }
 enum { IR_MAX_ATTRS = 6, IR_MAX_LIST = 255 /* entries of a list */ };
+/* Operands of a node. */
+enum { IR_MAX_OPERANDS = 32767 };
+/* Characters of a string: the subscripts of 512 operands of an einsum, whose order takes the cube of their number. */
+enum { IR_MAX_TEXT = 1024 };
 
 typedef struct ir_op_info {
     const char *name, *text; /* "relu"; one sentence */

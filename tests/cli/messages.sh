@@ -51,6 +51,18 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     expect 0 '2 kernels ready' cache warm -e 'func @sized__(%x: f32[N]) -> f32[N] { %y = exp(%x) return %y }' --dim N=1,64
 else skip 'no code generation module'; fi
 
+# Limits are those that there are.
+many() { local i; printf 'func @f(%%x: f32[1]) -> f32[?] { %%y = concat(%%x'; for ((i = 1; i < $1; i++)); do printf ', %%x'; done; printf ', axis=0) return %%y }\n'; }
+many 40000 >many.fusor
+expect 3 'concat: takes 32767 operands at most, got 40000' check many.fusor
+product() { # of so many vectors, element by element
+    awk -v n="$1" 'BEGIN { for (i = 0; i < n; i++) { s = s (i ? "," : "") "a"; x = x ", %x" } print "func @f(%x: f32[2]) -> f32[2] { %y = einsum(\"" s "->a\"" x ") return %y }" }'
+}
+product 300 >product.fusor
+expect 0 '^\[1. 1.\]$' run product.fusor x=1
+product 600 >product.fusor
+expect 3 'einsum: the string has 1202 characters; expected at most 1024' check product.fusor
+
 # What a terminal would obey does not reach it: names and places of the program, names of files.
 cat >esc.fusor <<'P'
 func @f(%x: f32[N]) -> f32[N] { %y = relu(%x, name="layer\u001b[31m\u009b31m\u202e", loc="m.py:1\u001b]0;t\u0007\n") return %y }
