@@ -59,15 +59,11 @@ int bench_read(tool *t, const char *path, const char *what, json_t **out) {
     if (code) return tool_environment(t, "%s: %s: %s", what, path, strerror(code));
     json_t *d = json_loadb(data, n, 0, &why);
     fu_free(data);
-    if (!d) {
-        fprintf(stderr, "fusor: %s: %s:%d:%d: %s\n", what, path, why.line, why.column, why.text);
-        return EXIT_PROGRAM;
-    }
+    if (!d) return tool_data(t, "%s: %s:%d:%d: %s", what, path, why.line, why.column, why.text);
     const char *wrong = problem(d);
     if (wrong) {
-        fprintf(stderr, "fusor: %s: %s: %s\n", what, path, wrong);
         json_decref(d);
-        return EXIT_PROGRAM;
+        return tool_data(t, "%s: %s: %s", what, path, wrong);
     }
     *out = d;
     return 0;

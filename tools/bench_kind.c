@@ -269,7 +269,7 @@ static int differ(const bench_data *d, const side *s, const char *what) {
         if (is_auto ? d->out[i].dtype == FUSOR_F32 && !bench_agree(&s->out[i], &d->out[i], 2e-3, &error)
                     : memcmp(s->out[i].data, d->out[i].data, bench_bytes(&d->out[i])) != 0) {
             fprintf(stderr,
-                    "fusor: %s of suite %s, size %" PRId64
+                    "fusor bench: error: %s of suite %s, size %" PRId64
                     ": result %%%s of the %s program has other %s than that of the fused one\n",
                     d->w->name, d->w->suite, d->size, d->out_info[i].name, what, is_auto ? "values" : "bits");
             return EXIT_NO;

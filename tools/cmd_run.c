@@ -650,6 +650,10 @@ int run_program(tool *t, const program *p, uint32_t used, int (*after)(tool *t, 
     if (is_sweep && t->outputs.n)
         return tool_usage(t, "-o: a sweep over several sizes or thread counts writes no results");
     if (is_sweep && t->trace) return tool_usage(t, "--trace: not with a sweep");
+    if (is_sweep && t->profile) return tool_usage(t, "--profile: not with a sweep; give one size and thread count");
+    const char *unused = t->runs >= 0 ? "--runs" : t->warmup >= 0 ? "--warmup" : t->min_time >= 0 ? "--min-time" : NULL;
+    if (unused && !is_sweep && !t->time && !t->profile)
+        tool_note(t, "%s counts for nothing here; it is for --time, --profile or a sweep", unused);
     if (is_sweep) {
         if (!r.n_thread_counts) r.n_threads[r.n_thread_counts++] = 0;
         status = run_sweep(&r);

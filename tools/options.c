@@ -75,6 +75,14 @@ int tool_environment(tool *t, const char *fmt, ...) {
     return EXIT_ENVIRONMENT;
 }
 
+int tool_data(tool *t, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    message(t, "error:", fmt, ap);
+    va_end(ap);
+    return EXIT_PROGRAM;
+}
+
 void tool_note(tool *t, const char *fmt, ...) {
     va_list ap;
     if (t->quiet) return;

@@ -66,6 +66,7 @@ bool tool_cache_is_read_only(const tool *t);
 int tool_usage(tool *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int tool_no_stdout(tool *t, const char *what, const char *path); /* usage where path is "-"; NULL is fine */
 int tool_environment(tool *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int tool_data(tool *t, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* what is in a file is wrong */
 int tool_fail(tool *t, const fu_error *e); /* the status that belongs to the error's */
 void tool_note(tool *t, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* a remark; not with -q */
 /* ", did you mean 'x'?", or "". */

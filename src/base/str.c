@@ -193,18 +193,25 @@ static size_t edit_distance(const char *a, size_t n, const char *b, size_t m) {
     return last[m];
 }
 
+static size_t common(const char *a, const char *b) {
+    size_t n = 0;
+    while (a[n] && a[n] == b[n]) n++;
+    return n;
+}
+
 const char *fu_nearest(const char *word, const char *const *candidates, size_t n) {
     size_t length = strlen(word);
     if (!length || length > NEAREST_MAX) return NULL;
     /* One slip in a short word, one in three letters of a long one; and never most of the word. */
-    size_t limit = length < 6 ? 1 : length / 3, best = limit + 1;
+    size_t limit = length < 6 ? 1 : length / 3, best = limit + 1, begin = 0;
     if (length == 1) return NULL;
     const char *found = NULL;
     for (size_t i = 0; i < n; i++) {
         size_t m = strlen(candidates[i]);
-        if (m > NEAREST_MAX || (m > length ? m - length : length - m) >= best) continue;
+        if (m > NEAREST_MAX || (m > length ? m - length : length - m) > best) continue;
         size_t d = edit_distance(word, length, candidates[i], m);
-        if (d < best) best = d, found = candidates[i];
+        const size_t same = common(word, candidates[i]);
+        if (d < best || (d == best && found && same > begin)) best = d, begin = same, found = candidates[i];
     }
     return found;
 }

@@ -22,7 +22,8 @@ void fu_str_addv(fu_str *s, const char *fmt, va_list ap) __attribute__((format(p
 void fu_str_add_float(fu_str *s, double v, int bits);
 /* Locale-independent strtod over [text, text+n); decimal and C hexadecimal; *end = first char not used. */
 double fu_parse_float(const char *text, size_t n, const char **end);
-/* The candidate nearest to `word` by edit distance (Damerau), or NULL when none is near enough to suggest. */
+/* The candidate nearest to `word` by edit distance (Damerau), of equally near ones the one that begins most alike, or
+ * NULL when none is near enough to suggest. */
 const char *fu_nearest(const char *word, const char *const *candidates, size_t n);
 /* Length of the UTF-8 sequence at `at`, 0 where it is not valid. */
 size_t fu_utf8_length(const char *at, const char *end);

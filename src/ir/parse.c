@@ -78,6 +78,12 @@ static bool parse_attr(parser *p, ast_attr *out) {
     return true;
 }
 
+static const char *near_dtype(const char *word) {
+    const char *names[IR_DTYPE_COUNT];
+    for (int i = 1; i < IR_DTYPE_COUNT; i++) names[i - 1] = ir_dtypes[i].name;
+    return fu_nearest(word, names, IR_DTYPE_COUNT - 1);
+}
+
 /* At what follows word, which was met where an operand belongs. Always false. */
 static bool fail_word(parser *p, fu_loc loc, uint32_t word, const char *found) {
     ast *m = p->m;
@@ -87,9 +93,12 @@ static bool fail_word(parser *p, fu_loc loc, uint32_t word, const char *found) {
                  "%s is a call, and an operand is a value: write '%%t = %s(...)' as a statement before this one, and "
                  "%%t here",
                  found, fits ? ast_text(m, word) : "OPERATOR");
-    else
-        AST_FAIL(m, FUSOR_ERROR_SYNTAX, loc, "expected '=' after attribute name %s; a value is written %%%s", found,
-                 fits ? ast_text(m, word) : "x");
+    else {
+        const char *type = fits && (at(p, ')') || at(p, ',')) ? near_dtype(ast_text(m, word)) : NULL;
+        AST_FAIL(m, FUSOR_ERROR_SYNTAX, loc, "expected '=' after attribute name %s; a value is written %%%s%s%s%s",
+                 found, fits ? ast_text(m, word) : "x", type ? "; did you mean the type '" : "", type ? type : "",
+                 type ? "'?" : "");
+    }
     return false;
 }
 

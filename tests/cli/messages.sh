@@ -63,6 +63,17 @@ expect 0 '^\[1. 1.\]$' run product.fusor x=1
 product 600 >product.fusor
 expect 3 'einsum: the string has 1202 characters; expected at most 1024' check product.fusor
 
+# What is meant, and what counts for nothing.
+expect 2 "did you mean '--time'" run one.fusor --tim
+expect 2 "did you mean '--dim'" run one.fusor --dmi
+expect 3 "did you mean the type 'f32'?" check -e 'func @f(%a: f32[4]) -> f32[4] { %y = cast(%a, f23) return %y }'
+expect 0 '[-]-runs counts for nothing here; it is for --time, --profile or a sweep' run one.fusor --fill 1 --dim N=3 --runs 3
+expect 2 '[-]-profile: not with a sweep' run one.fusor --fill 1 --dim N=3,4 --profile
+printf '{' >bad.json
+expect 3 '^fusor bench: error: --import-json: bad.json:1:1: ' bench --import-json bad.json
+printf '{}' >bad.json
+expect 3 '^fusor bench: error: --import-json: bad.json: its schema' bench --import-json bad.json
+
 # What a terminal would obey does not reach it: names and places of the program, names of files.
 cat >esc.fusor <<'P'
 func @f(%x: f32[N]) -> f32[N] { %y = relu(%x, name="layer\u001b[31m\u009b31m\u202e", loc="m.py:1\u001b]0;t\u0007\n") return %y }
