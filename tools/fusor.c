@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
     int status;
     if (setjmp(t.oom)) status = tool_environment(&t, "out of memory");
     else status = run_tool(&t, argc, argv);
-    if (t.ctx) fusor_context_free(t.ctx);
+    tool_end_context(&t);
     fu_arena_free(&t.arena);
     return status;
 }

@@ -7,6 +7,7 @@
 #include "rt/compiler.h"
 #include "base/env.h"
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -369,6 +370,26 @@ static void context_log(void *user, int level, const char *line) {
     tool_note(user, "%s", line);
 }
 
+void tool_end_context(tool *t) {
+    fusor_context *ctx = t->ctx;
+    if (!ctx) return;
+    if (t->verbose) {
+        char target[IR_TARGET_MAX], device[24];
+        const rt_cache_stats s = rt_cache_get_stats(ctx->cache);
+        const char *dir = rt_cache_dir(ctx->cache);
+        tool_note(t, "target %s, device %s, %d thread%s",
+                  ir_target_name((ir_target){ctx->level, ctx->features}, target), context_device_name(ctx, device),
+                  ctx->n_threads, ctx->n_threads == 1 ? "" : "s");
+        tool_note(t,
+                  "cache %s%s%s; kernels: %" PRId64 " from disk in %.3g ms, %" PRId64 " from memory, %" PRId64
+                  " compiled in %.3g ms",
+                  dir[0] ? fu_env_string(FU_FUSOR_CACHE) : "in memory", dir[0] ? ", " : "", dir, s.disk_hits,
+                  (double)s.load_ns * 1e-6, s.memory_hits, s.compiles, (double)s.compile_ns * 1e-6);
+    }
+    fusor_context_free(ctx);
+    t->ctx = NULL;
+}
+
 int tool_context(tool *t, int n_threads) {
     fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
     if (t->cache) (void)setenv("FUSOR_CACHE", t->cache, 1); /* read once, by fusor_context_new */
@@ -380,7 +401,7 @@ int tool_context(tool *t, int n_threads) {
     if (t->math && strcmp(t->math, "fast") == 0) o.flags |= FUSOR_FAST_MATH;
     o.log = context_log;
     o.user = t;
-    if (t->ctx) fusor_context_free(t->ctx);
+    tool_end_context(t);
     t->ctx = fusor_context_new(&o);
     if (!t->ctx) return tool_environment(t, "out of memory");
     return 0;

@@ -76,6 +76,8 @@ const char *tool_suggest(tool *t, const char *word, const char *const *candidate
 bool tool_parse_size(const char *text, int unit, int64_t *out);
 /* The context that the options ask for; t->ctx. 0, or the exit status. n_threads 0: as the options say. */
 int tool_context(tool *t, int n_threads);
+/* Gives t->ctx up; with -v, says what was asked of it. */
+void tool_end_context(tool *t);
 /* The target that the options and the environment ask for, or the host's. 0, or the exit status. */
 int tool_target(tool *t, ir_target *out);
 

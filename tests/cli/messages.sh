@@ -74,6 +74,15 @@ expect 3 '^fusor bench: error: --import-json: bad.json:1:1: ' bench --import-jso
 printf '{}' >bad.json
 expect 3 '^fusor bench: error: --import-json: bad.json: its schema' bench --import-json bad.json
 
+# -v says what was asked of the machine and of the cache.
+expect 0 '^fusor run: target x86-64-.*, device cpu, 1 thread$' run one.fusor --fill 1 --dim N=3 --threads 1 -v
+if [ -n "${FUSOR_CODEGEN-}" ]; then
+    expect 0 "^fusor run: cache refresh, $FUSOR_CACHE_DIR; kernels: 0 from disk in 0 ms, 0 from memory, 1 compiled in [1-9].* ms$" run one.fusor --fill 1 --dim N=3 --cache refresh -v
+    expect 0 "^fusor run: cache rw, $FUSOR_CACHE_DIR; kernels: 1 from disk in .* ms, 0 from memory, 0 compiled in 0 ms$" run one.fusor --fill 1 --dim N=3 -v
+fi
+expect 0 '' run one.fusor --fill 1 --dim N=3
+[ ! -s err ] && ok || bad 'it says more without -v'
+
 # What a terminal would obey does not reach it: names and places of the program, names of files.
 cat >esc.fusor <<'P'
 func @f(%x: f32[N]) -> f32[N] { %y = relu(%x, name="layer\u001b[31m\u009b31m\u202e", loc="m.py:1\u001b]0;t\u0007\n") return %y }
