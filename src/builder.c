@@ -11,6 +11,7 @@
 #include "fusor/graph.h"
 #include "ir/lex.h"
 #include "op_call.h"
+#include "rt/fpenv.h"
 
 struct builder_state {
     fusor_module *module; /* borrowed: it owns this */
@@ -110,7 +111,11 @@ static fusor_tensor guarded_record(struct builder_state *b, const op_call *c) {
 
 fusor_tensor builder_record(const op_call *c) {
     if (!current || current->error.status != FUSOR_OK) return bad_of(c);
-    return guarded_record(current, c);
+    rt_fpenv environment;
+    rt_fpenv_enter(&environment); /* numbers are rounded */
+    const fusor_tensor t = guarded_record(current, c);
+    rt_fpenv_leave(&environment);
+    return t;
 }
 
 fusor_tensor builder_name(fusor_tensor t, const char *name) {

@@ -3,6 +3,7 @@
  * are found where they are made; what it said is remembered by operand types, and a repeated step costs one look-up an
  * operator. */
 #include "lazy_internal.h"
+#include "rt/fpenv.h"
 
 static bool is_number(ir_op op, unsigned i) {
     ir_attr_type t = ir_ops[op].attrs[i].type;
@@ -247,7 +248,10 @@ fusor_tensor lazy_record(fusor_context *ctx, const op_call *c) {
     fu_error_clear(&e);
     lazy_state *s = lazy_enter(ctx);
     if (!s) return (fusor_tensor){ctx, 0, 0};
+    rt_fpenv environment;
+    rt_fpenv_enter(&environment); /* numbers are rounded */
     fusor_tensor t = record(s, &e, c, &slot) == FUSOR_OK ? lazy_handle(s, slot) : lazy_bad_slot(s, c->op, &e);
+    rt_fpenv_leave(&environment);
     lazy_leave(s);
     return t;
 }

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "fusor/graph.h"
 #include "op_call.h"
+#include "rt/fpenv.h"
 #include <errno.h>
 
 enum { MAX_TEXT = 1 << 30 };
@@ -34,9 +35,12 @@ fusor_status fusor_module_parse(fusor_context *ctx, const char *name, const char
         return context_fail(ctx, &e);
     }
     fusor_module *m = module_new(ctx);
+    rt_fpenv environment;
+    rt_fpenv_enter(&environment); /* numbers are rounded */
     if (!m) FU_FAIL(&e, FUSOR_ERROR_MEMORY, "out of memory");
     else if (parse(&e, name ? name : "<text>", text, length, m) == FUSOR_OK) *out = m;
     else fusor_module_free(m);
+    rt_fpenv_leave(&environment);
     return context_fail(ctx, &e);
 }
 

@@ -104,13 +104,16 @@ LLVMValueRef math64_atan(emit *e, LLVMValueRef x) {
 }
 
 /* pi/2 - where |y| is the larger, pi - where x is negative, -0 too, and the sign of y. Very large operands are halved
- * twice, so that their sum is finite; infinite ones become 2^1023 and the others beside them 0. Error: 1.94 ULP. */
+ * twice, so that their sum is finite, very small ones are multiplied, so that they are compared exactly enough; infinite
+ * ones become 1 and the others beside them 0. Error: 1.94 ULP. */
 LLVMValueRef math64_atan2(emit *e, LLVMValueRef y, LLVMValueRef x) {
     LLVMValueRef ax = em_fabs(e, x), ay = em_fabs(e, y), zero = em_f64(e, 0), inf = em_f64(e, __builtin_inf());
     LLVMValueRef is_steep = em_fcmp(e, LLVMRealOGT, ay, ax);
     LLVMValueRef small = em_select(e, is_steep, ax, ay), large = em_select(e, is_steep, ay, ax);
     LLVMValueRef is_huge = em_fcmp(e, LLVMRealOGT, large, em_f64(e, 0x1p1000));
-    LLVMValueRef factor = em_select(e, is_huge, em_f64(e, 0x1p-2), em_f64(e, 1));
+    LLVMValueRef is_tiny = em_fcmp(e, LLVMRealOLT, large, em_f64(e, 0x1p-900));
+    LLVMValueRef factor = em_select(e, is_tiny, em_f64(e, 0x1p100), em_f64(e, 1));
+    factor = em_select(e, is_huge, em_f64(e, 0x1p-2), factor);
     LLVMValueRef is_infinite = em_fcmp(e, LLVMRealOEQ, large, inf), is_both = em_fcmp(e, LLVMRealOEQ, small, inf);
     small = em_fmul(e, small, factor);
     large = em_fmul(e, large, factor);

@@ -127,7 +127,11 @@ static fusor_status run_steps(rt_each *c, fu_error *e) {
 fusor_status rt_each_run(rt_each *c, fu_error *e) {
     const core *of = c->x->core;
     int64_t start = of->logs_run ? fu_now_ns() : 0;
-    FU_TRY(of->device ? run_on_device(c, e) : run_steps(c, e));
+    rt_fpenv environment;
+    rt_fpenv_enter(&environment);
+    const fusor_status status = of->device ? run_on_device(c, e) : run_steps(c, e);
+    rt_fpenv_leave(&environment);
+    if (status != FUSOR_OK) return status;
     if (of->logs_run)
         fu_log_event(of->options.log, "run", "%s,%lld,%d", of->plan->graph->name, (long long)(fu_now_ns() - start),
                      of->n_steps);

@@ -54,6 +54,30 @@ static void gives_its_bits(const char *level, int threads) {
         OK(fusor_read(fusor_div(X, Y), got[0], sizeof got[0]));
         fesetenv(FE_DFL_ENV);
         cr_assert_eq(memcmp(want[0], got[0], sizeof got[0]), 0, "lazy, way %d: other bits", way);
+        set_environment(way);
+        /* Sets of buffers, and a number that is rounded where it is written. */
+        memset(got, 0, sizeof got);
+        got_sum = 0;
+        fusor_buffer_list ins[2] = {{&in[0], 1}, {&in[1], 1}}, outs[3] = {{&out[0], 1}, {&out[1], 1}, {&out[2], 1}};
+        OK(fusor_executable_call_each(exe, 1, 2, ins, 3, outs));
+        float rounded[2] = {0};
+        const float one = 1;
+        OK(fusor_read(fusor_mul(fusor_wrap(ctx, &one, FUSOR_F32, 0, NULL), fusor_f(0.7)), &rounded[0], sizeof one));
+        fusor_module *m;
+        fusor_executable *number;
+        fusor_buffer result = {.data = &rounded[1], .dtype = FUSOR_F32};
+        static const char half[] = "func @f(%x: f32) -> f32 { %y = mul(%x, 0.7) return %y }";
+        fusor_buffer single = {.data = (void *)&one, .dtype = FUSOR_F32};
+        OK(fusor_module_parse(ctx, NULL, half, sizeof half - 1, &m));
+        OK(fusor_module_compile(m, NULL, NULL, &number));
+        OK(fusor_executable_call(number, 1, &single, 1, &result));
+        fesetenv(FE_DFL_ENV);
+        cr_assert(!way || (!memcmp(want, got, sizeof got) && !memcmp(&want_sum, &got_sum, sizeof got_sum)),
+                  "sets, way %d: other bits", way);
+        cr_assert(rounded[0] == 0.7f && rounded[1] == 0.7f, "way %d: 0.7 is %a and %a", way, (double)rounded[0],
+                  (double)rounded[1]);
+        fusor_executable_free(number);
+        fusor_module_free(m);
         fusor_call_free(call);
         fusor_executable_free(exe);
         fusor_context_free(ctx);
