@@ -14,7 +14,7 @@ passed=0 failed=0 skipped=0
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 
-exports() { nm -D --defined-only "$1" | awk '{ print $NF }' | sed 's/@.*//' | grep -vE '^(__asan|__ubsan|__tsan|__odr_asan|__gcov|_init$|_fini$)' | sort -u; }
+exports() { nm -D --defined-only "$1" | awk '{ print $NF }' | sed 's/@.*//' | grep -vE '^(FUSOR_|$|__asan|__ubsan|__tsan|__odr_asan|__gcov|_init$|_fini$)' | sort -u; }
 verdict() { # NAME COMMAND...
     local name=$1
     shift
@@ -48,6 +48,8 @@ verdict "exports equal tests/api/symbols.txt" same "$tmp/listed" "$tmp/exported"
 else FUSOR_BUILDDIR=BUILD tests/api/symbols.sh --update"
 verdict "exports equal the declarations in include/fusor" same "$tmp/declared" "$tmp/exported" \
     "A '-' line is declared (FUSOR_API) but not defined, a '+' line is exported without a declaration."
+nm -D --defined-only $lib | awk '{ print $NF }' | grep '^fusor_' | grep -v '@@FUSOR_[0-9]' >"$tmp/unversioned"
+verdict "every export has the version of a release (src/libfusor.map)" test ! -s "$tmp/unversioned"
 verdict "libfusor needs neither LLVM nor C++" sh -c "! readelf -d $lib | grep -E 'NEEDED.*(LLVM|stdc\+\+)'"
 if [ -z "${FUSOR_SANITIZE-}" ]; then
     strip -o "$tmp/stripped" $lib
