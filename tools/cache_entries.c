@@ -54,16 +54,25 @@ static int check_filter(tool *t) {
                       t->filter, tool_suggest(t, word, fields, N_FIELDS, ""));
 }
 
+/* A text of an entry that may be damaged: what is no UTF-8, and what a terminal would obey, becomes '?'. */
+static char *text_of(fu_arena *a, const char *from) {
+    char *text = fu_strdup(a, from ? from : "");
+    fu_make_utf8(text);
+    for (char *c = text; *c; c++)
+        if (((unsigned char)*c < ' ' && *c != '\n') || *c == 0x7f) *c = '?';
+    return text;
+}
+
 static bool visit(void *user, const rt_cache_entry *x) {
     listing *l = user;
     fu_arena *a = &l->t->arena;
     cache_entry e = {.file = fu_strdup(a, x->file),
                      .key = fu_strdup(a, x->key),
-                     .symbol = fu_strdup(a, x->symbol ? x->symbol : ""),
-                     .level = fu_strdup(a, x->level ? x->level : ""),
-                     .features = fu_strdup(a, x->features ? x->features : ""),
-                     .build_id = fu_strdup(a, x->build_id ? x->build_id : ""),
-                     .description = fu_strdup(a, x->description ? x->description : ""),
+                     .symbol = text_of(a, x->symbol),
+                     .level = text_of(a, x->level),
+                     .features = text_of(a, x->features),
+                     .build_id = text_of(a, x->build_id),
+                     .description = text_of(a, x->description),
                      .problem = x->problem ? fu_strdup(a, x->problem) : NULL,
                      .file_bytes = x->file_bytes,
                      .blob_bytes = x->blob_bytes,

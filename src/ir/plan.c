@@ -113,7 +113,7 @@ static bool has_few_rows(const planner *p, const ir_node *x, uint32_t axes, int 
     }
     int64_t columns = 1; /* with the dims before it that are kept: one run, mostly (plan_dims.c) */
     for (int d = column; d >= 0 && !(axes >> d & 1) && columns < FEWEST_COLUMNS; d--)
-        columns = ir_size_is_const(p->g->sizes, x->dim[d], &v) ? columns * v : FEWEST_COLUMNS;
+        columns = ir_size_is_const(p->g->sizes, x->dim[d], &v) && v < FEWEST_COLUMNS ? columns * v : FEWEST_COLUMNS;
     return columns >= FEWEST_COLUMNS && !ir_level_is_gpu(p->options->level);
 }
 

@@ -22,7 +22,7 @@ static int64_t run_length(const builder *b, int d) {
     int64_t run = 1, n = 0;
     for (int outer = d - 1;; outer--) {
         if (!ir_size_is_const(sz, b->dim[d], &n)) return INT32_MAX;
-        run = run * n < INT32_MAX ? run * n : INT32_MAX;
+        run = n < INT32_MAX && run * n < INT32_MAX ? run * n : INT32_MAX;
         while (outer >= 0 && ir_size_is(sz, b->dim[outer], 1)) outer--;
         if (outer < 0 || !builder_mergeable(b, outer, d)) return run;
         d = outer;
@@ -44,6 +44,7 @@ static bool is_crowded(const builder *b, int d, int64_t columns) {
         const int64_t bytes = ir_dtypes[b->k->buffer[i].dtype].bytes;
         if (!a->is_output) continue;
         if (!ir_size_is_const(sz, a->stride[d], &n)) return true;
+        if (n > INT32_MAX || n < -INT32_MAX) return true;
         const int64_t low = n * bytes & -(n * bytes), sets = low >= PAGE ? 1 : PAGE / (low > LINE ? low : LINE);
         if (n * bytes >= PAGE || (n * bytes >= LINE && run > WAYS * sets && columns * bytes >= FEWEST_BYTES))
             return true;

@@ -11,8 +11,6 @@
 #include "rt/tune.h"
 #include <stdlib.h>
 
-enum { MAX_PHASES = 3 };
-
 struct rt_each {
     rt_exec *x;
     int64_t n;
@@ -57,7 +55,7 @@ static fusor_status run_joint(rt_each *c, fu_error *e, int step) {
     atomic_int code = 0;
     if (c->n > 0 && exec_is_done(c->set[0], step)) return FUSOR_OK;
     for (int64_t i = 0; i < c->n; i++) FU_TRY(exec_aim_kernel(c->set[i], e, step));
-    for (uint32_t p = 0; p < MAX_PHASES; p++) {
+    for (uint32_t p = 0; p < IR_MAX_PHASES; p++) {
         int64_t tiles = 0;
         for (int64_t i = 0; i < c->n; i++) {
             const frame_step *s = &c->set[i]->step[step];
