@@ -17,11 +17,29 @@ static fusor_optim_options read_options(const fusor_optim_options *o) {
     return own;
 }
 
-/* False, with bad handles in s, where the options cannot be used. needs_step: the step number counts. */
-static bool take(fusor_optim *s, const fusor_optim_options *given, bool needs_step, fusor_optim_options *out) {
+/* Are they known to have different shapes? (A bad handle is refused by the operators.) */
+static bool differ(fusor_tensor x, fusor_tensor y) {
+    fusor_buffer a, b;
+    if (!x.owner || !y.owner || fusor_status_of(x) != FUSOR_OK || fusor_status_of(y) != FUSOR_OK) return false;
+    if (fusor_shape_of(x, &a) != FUSOR_OK || fusor_shape_of(y, &b) != FUSOR_OK) return false;
+    bool is_other = a.rank != b.rank;
+    for (int d = 0; d < a.rank && !is_other; d++) /* negative: a size that has a name */
+        is_other = a.shape[d] != b.shape[d] && a.shape[d] >= 0 && b.shape[d] >= 0;
+    return is_other;
+}
+
+/* False, with a bad handle in s, where the options cannot be used, or what the step takes is not of one shape. n_states:
+ * of m and v; needs_step: the step number counts. */
+static bool take(fusor_optim *s, fusor_tensor g, int n_states, const fusor_optim_options *given, bool needs_step,
+                 fusor_optim_options *out) {
+    static const char no_shape[] = "fusor_optim: the gradient and the state must have the parameter's shape";
     static const char no_options[] = "fusor_optim: the options are NULL; start from FUSOR_ADAM_INIT or one of its like";
     static const char no_step[] = "fusor_optim: options.step is below 1; it counts from 1";
     *out = read_options(given);
+    if (differ(s->p, g) || (n_states > 0 && differ(s->p, s->m)) || (n_states > 1 && differ(s->p, s->v))) {
+        s->p = op_refuse(s->p, FUSOR_ERROR_SHAPE, no_shape);
+        return false;
+    }
     if (given && (!needs_step || out->step >= 1)) return true;
     s->p = op_refuse(s->p, FUSOR_ERROR_ARGUMENT, given ? no_step : no_options);
     return false;
@@ -50,14 +68,14 @@ static fusor_optim moments(fusor_optim s, fusor_tensor g, const fusor_optim_opti
 /* ---- the steps ---- */
 fusor_optim fusor_optim_sgd(fusor_optim s, fusor_tensor g, const fusor_optim_options *options) {
     fusor_optim_options o;
-    if (!take(&s, options, false, &o)) return s;
+    if (!take(&s, g, 0, options, false, &o)) return s;
     s.p = descended(s.p, decayed(g, s.p, o.weight_decay), o.lr);
     return s;
 }
 
 fusor_optim fusor_optim_momentum(fusor_optim s, fusor_tensor g, const fusor_optim_options *options) {
     fusor_optim_options o;
-    if (!take(&s, options, false, &o)) return s;
+    if (!take(&s, g, 1, options, false, &o)) return s;
     s.m = fusor_add(scaled(s.m, o.momentum), scaled(decayed(g, s.p, o.weight_decay), 1 - o.dampening));
     s.p = descended(s.p, s.m, o.lr);
     return s;
@@ -65,7 +83,7 @@ fusor_optim fusor_optim_momentum(fusor_optim s, fusor_tensor g, const fusor_opti
 
 fusor_optim fusor_optim_nesterov(fusor_optim s, fusor_tensor g, const fusor_optim_options *options) {
     fusor_optim_options o;
-    if (!take(&s, options, false, &o)) return s;
+    if (!take(&s, g, 1, options, false, &o)) return s;
     g = decayed(g, s.p, o.weight_decay);
     s.m = fusor_add(scaled(s.m, o.momentum), g);
     s.p = descended(s.p, fusor_add(g, scaled(s.m, o.momentum)), o.lr);
@@ -74,7 +92,7 @@ fusor_optim fusor_optim_nesterov(fusor_optim s, fusor_tensor g, const fusor_opti
 
 fusor_optim fusor_optim_adam(fusor_optim s, fusor_tensor g, const fusor_optim_options *options) {
     fusor_optim_options o;
-    if (!take(&s, options, true, &o)) return s;
+    if (!take(&s, g, 2, options, true, &o)) return s;
     s = moments(s, decayed(g, s.p, o.weight_decay), &o);
     s.p = descended(s.p, fusor_div(s.m, denominator(s.v, &o)), o.lr / correction(o.beta1, o.step));
     return s;
@@ -82,7 +100,7 @@ fusor_optim fusor_optim_adam(fusor_optim s, fusor_tensor g, const fusor_optim_op
 
 fusor_optim fusor_optim_adamw(fusor_optim s, fusor_tensor g, const fusor_optim_options *options) {
     fusor_optim_options o;
-    if (!take(&s, options, true, &o)) return s;
+    if (!take(&s, g, 2, options, true, &o)) return s;
     s.p = scaled(s.p, 1 - o.lr * o.weight_decay);
     o.weight_decay = 0;
     o.size = sizeof o;
@@ -91,7 +109,7 @@ fusor_optim fusor_optim_adamw(fusor_optim s, fusor_tensor g, const fusor_optim_o
 
 fusor_optim fusor_optim_adamax(fusor_optim s, fusor_tensor g, const fusor_optim_options *options) {
     fusor_optim_options o;
-    if (!take(&s, options, true, &o)) return s;
+    if (!take(&s, g, 2, options, true, &o)) return s;
     g = decayed(g, s.p, o.weight_decay);
     s.m = average(s.m, g, o.beta1);
     s.v = fusor_maximum(scaled(s.v, o.beta2), fusor_add(fusor_abs(g), fusor_f(o.epsilon)));
@@ -110,7 +128,7 @@ double fusor_optim_nadam_mu(const fusor_optim_options *o) {
 
 fusor_optim fusor_optim_nadam(fusor_optim s, fusor_tensor g, const fusor_optim_options *options) {
     fusor_optim_options o;
-    if (!take(&s, options, true, &o)) return s;
+    if (!take(&s, g, 2, options, true, &o)) return s;
     g = decayed(g, s.p, o.weight_decay);
     s = moments(s, g, &o);
     double mu = nadam_mu(&o, o.step), next = nadam_mu(&o, o.step + 1);
@@ -122,7 +140,7 @@ fusor_optim fusor_optim_nadam(fusor_optim s, fusor_tensor g, const fusor_optim_o
 
 fusor_optim fusor_optim_radam(fusor_optim s, fusor_tensor g, const fusor_optim_options *options) {
     fusor_optim_options o;
-    if (!take(&s, options, true, &o)) return s;
+    if (!take(&s, g, 2, options, true, &o)) return s;
     s = moments(s, decayed(g, s.p, o.weight_decay), &o);
     double c1 = correction(o.beta1, o.step), c2 = correction(o.beta2, o.step), limit = 2 / (1 - o.beta2) - 1;
     double rho = limit - 2 * (double)o.step * (1 - c2) / c2;
@@ -138,7 +156,7 @@ fusor_optim fusor_optim_radam(fusor_optim s, fusor_tensor g, const fusor_optim_o
 
 fusor_optim fusor_optim_adagrad(fusor_optim s, fusor_tensor g, const fusor_optim_options *options) {
     fusor_optim_options o;
-    if (!take(&s, options, true, &o)) return s;
+    if (!take(&s, g, 1, options, true, &o)) return s;
     g = decayed(g, s.p, o.weight_decay);
     s.m = fusor_add(s.m, fusor_square(g));
     s.p = descended(s.p, fusor_div(g, fusor_add(fusor_sqrt(s.m), fusor_f(o.epsilon))),
@@ -148,7 +166,7 @@ fusor_optim fusor_optim_adagrad(fusor_optim s, fusor_tensor g, const fusor_optim
 
 fusor_optim fusor_optim_rmsprop(fusor_optim s, fusor_tensor g, const fusor_optim_options *options) {
     fusor_optim_options o;
-    if (!take(&s, options, false, &o)) return s;
+    if (!take(&s, g, 1, options, false, &o)) return s;
     g = decayed(g, s.p, o.weight_decay);
     s.m = average(s.m, fusor_square(g), o.alpha);
     s.p = descended(s.p, fusor_div(g, fusor_add(fusor_sqrt(s.m), fusor_f(o.epsilon))), o.lr);

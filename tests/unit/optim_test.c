@@ -305,3 +305,22 @@ Test(each, refuses_what_does_not_fit) {
     fusor_executable_free(exe);
     fusor_context_free(ctx);
 }
+
+/* The gradient and the state are the parameter's in shape: nothing is broadcast. */
+Test(optim, shapes_that_differ) {
+    fusor_context *ctx = new_context(1);
+    float p[3] = {1, 2, 3}, m[3] = {0}, v[3] = {0}, one[1] = {1};
+    const fusor_optim_options adam = FUSOR_ADAM_INIT, sgd = FUSOR_SGD_INIT;
+    fusor_tensor g = fusor_wrap(ctx, one, FUSOR_F32, FUSOR_SHAPE(1)),
+                 whole = fusor_wrap(ctx, m, FUSOR_F32, FUSOR_SHAPE(3));
+    fusor_optim s = {fusor_wrap(ctx, p, FUSOR_F32, FUSOR_SHAPE(3)), whole,
+                     fusor_wrap(ctx, v, FUSOR_F32, FUSOR_SHAPE(3))};
+    cr_expect_eq(fusor_status_of(fusor_optim_adam(s, g, &adam).p), FUSOR_ERROR_SHAPE);
+    cr_expect(strstr(fusor_error_message(ctx), "must have the parameter's shape"), "%s", fusor_error_message(ctx));
+    cr_expect_eq(fusor_status_of(fusor_optim_sgd(s, fusor_f(1), &sgd).p), FUSOR_ERROR_SHAPE);
+    cr_expect_eq(fusor_status_of(fusor_optim_adam(s, whole, &adam).p), FUSOR_OK);
+    s.m = g;
+    cr_expect_eq(fusor_status_of(fusor_optim_momentum(s, whole, &sgd).p), FUSOR_ERROR_SHAPE);
+    cr_expect_eq(fusor_status_of(fusor_optim_sgd(s, whole, &sgd).p), FUSOR_OK); /* has no state */
+    fusor_context_free(ctx);
+}
