@@ -188,8 +188,8 @@ static void insert(char *at, char c) {
     *at = c;
 }
 
-/* 1e-10, -1.50000000e+08 or 1.0e+00 to what a cell has: a point, no zeros at the end beyond p->digits, as many digits of
- * the exponent as in every other. */
+/* 1e-10, -1.50000000e+08 or 1.0e+00 to what a cell has: a point, no zeros at the end beyond p->digits, as many digits
+ * of the exponent as in every other. */
 static void finish_exponent(const printer *p, char *out) {
     char *e = strchr(out, 'e'), *dot = strchr(out, '.');
     if (!dot) insert(dot = e++, '.');

@@ -316,7 +316,8 @@ void ir_kernel_head(const ir_kernel *k, ir_kernel *out);
 void ir_kernel_tail(const ir_kernel *k, ir_kernel *out, int from[IR_KERNEL_MAX_DIMS]);
 int ir_kernel_band(const ir_kernel *k);      /* the buffer that the head stores to */
 int ir_kernel_tail_dims(const ir_kernel *k); /* the last ones, q and w; 0 without a band */
-/* Up to 2^52 iterations; above it, products of sizes in launches might leave 64 bits. No machine gets there in a year. */
+/* Up to 2^52 iterations; above it, products of sizes in launches might leave 64 bits. No machine gets there in a
+ * year. */
 bool ir_kernel_is_countable(const ir_kernel *k, const int64_t *size);
 /* Rows of y that the tail needs; without a band: all. */
 int64_t ir_band_rows_made(const ir_kernel *k, const int64_t *size);

@@ -61,8 +61,8 @@ int rt_dir_write(const rt_dir *d, const char *name, const fu_part *parts, int n)
 int rt_dir_lock(const rt_dir *d, const char *name, bool (*is_done)(void *user), void *user);
 void rt_dir_unlock(const rt_dir *d, const char *name, int fd);
 /* Deletes the least recently used entries until `target` bytes are left, with what drivers made of them (its bytes
- * count, it is no entry), and temporary and lock files: stale ones, or all but what a living process writes. Bytes left;
- * *failed_out (may be NULL): 0, or the errno of the first file that could not be deleted. */
+ * count, it is no entry), and temporary and lock files: stale ones, or all but what a living process writes. Bytes
+ * left; *failed_out (may be NULL): 0, or the errno of the first file that could not be deleted. */
 uint64_t rt_dir_evict(const rt_dir *d, uint64_t max_bytes, uint64_t target_bytes, int64_t max_age_s, bool is_dry_run,
                       bool all_temporary, int64_t *n_out, int64_t *bytes_out, int *failed_out);
 /* Bad entries that were set aside (NAME.bad): how many, and their bytes; is_removed: and deletes them. 0, or the errno
