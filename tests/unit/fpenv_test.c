@@ -61,13 +61,13 @@ static void gives_its_bits(const char *level, int threads) {
         fusor_buffer_list ins[2] = {{&in[0], 1}, {&in[1], 1}}, outs[3] = {{&out[0], 1}, {&out[1], 1}, {&out[2], 1}};
         OK(fusor_executable_call_each(exe, 1, 2, ins, 3, outs));
         float rounded[2] = {0};
-        const float one = 1;
+        float one = 1;
         OK(fusor_read(fusor_mul(fusor_wrap(ctx, &one, FUSOR_F32, 0, NULL), fusor_f(0.7)), &rounded[0], sizeof one));
         fusor_module *m;
         fusor_executable *number;
         fusor_buffer result = {.data = &rounded[1], .dtype = FUSOR_F32};
         static const char half[] = "func @f(%x: f32) -> f32 { %y = mul(%x, 0.7) return %y }";
-        fusor_buffer single = {.data = (void *)&one, .dtype = FUSOR_F32};
+        fusor_buffer single = {.data = &one, .dtype = FUSOR_F32};
         OK(fusor_module_parse(ctx, NULL, half, sizeof half - 1, &m));
         OK(fusor_module_compile(m, NULL, NULL, &number));
         OK(fusor_executable_call(number, 1, &single, 1, &result));
