@@ -324,20 +324,23 @@ static given *room_for_outputs(fusor_executable *exe, int64_t n) {
     return g;
 }
 
+/* Buffers of a list of outputs; of another length it is refused later. */
+static int64_t count_outputs(const fusor_buffer_list *list, int64_t n_sets) {
+    return list->at && list->n == n_sets && n_sets > 0 ? n_sets : 0;
+}
+
 fusor_status fusor_executable_call_each(fusor_executable *exe, int64_t n_sets, int n_inputs,
                                         const fusor_buffer_list *inputs, int n_outputs,
                                         const fusor_buffer_list *outputs) {
     fusor_call *c = NULL;
     if (!exe) return context_refuse("fusor_executable_call_each: the executable is NULL");
     int64_t n = 0;
-    for (int r = 0; r < n_outputs && outputs; r++)
-        n += outputs[r].at && outputs[r].n == n_sets && n_sets > 0 ? n_sets : 0;
+    for (int r = 0; r < n_outputs && outputs; r++) n += count_outputs(&outputs[r], n_sets);
     given *g = room_for_outputs(exe, n);
     if (!g) return FUSOR_ERROR_MEMORY;
     n = 0;
-    for (int r = 0; r < n_outputs && outputs; r++) /* a list of another length is refused below */
-        for (int64_t i = 0; i < n_sets && outputs[r].at && outputs[r].n == n_sets; i++)
-            note(&g[n++], r, &outputs[r].at[i]);
+    for (int r = 0; r < n_outputs && outputs; r++)
+        for (int64_t i = 0; i < count_outputs(&outputs[r], n_sets); i++) note(&g[n++], r, &outputs[r].at[i]);
     fusor_status status = fusor_executable_prepare_each(exe, n_sets, n_inputs, inputs, n_outputs, outputs, &c);
     if (status == FUSOR_OK) status = run_once(exe, c, g, n);
     fu_free(g);

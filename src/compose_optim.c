@@ -28,8 +28,8 @@ static bool differ(fusor_tensor x, fusor_tensor y) {
     return is_other;
 }
 
-/* False, with a bad handle in s, where the options cannot be used, or what the step takes is not of one shape. n_states:
- * of m and v; needs_step: the step number counts. */
+/* False, with a bad handle in s, where the options cannot be used, or what the step takes is not of one shape.
+ * n_states: of m and v; needs_step: the step number counts. */
 static bool take(fusor_optim *s, fusor_tensor g, int n_states, const fusor_optim_options *given, bool needs_step,
                  fusor_optim_options *out) {
     static const char no_shape[] = "fusor_optim: the gradient and the state must have the parameter's shape";

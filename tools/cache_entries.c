@@ -54,12 +54,10 @@ static int check_filter(tool *t) {
                       t->filter, tool_suggest(t, word, fields, N_FIELDS, ""));
 }
 
-/* A text of an entry that may be damaged: what is no UTF-8, and what a terminal would obey, becomes '?'. */
+/* Of an entry, which may be damaged. */
 static char *text_of(fu_arena *a, const char *from) {
     char *text = fu_strdup(a, from ? from : "");
-    fu_make_utf8(text);
-    for (char *c = text; *c; c++)
-        if (((unsigned char)*c < ' ' && *c != '\n') || *c == 0x7f) *c = '?';
+    (void)fu_make_printable(text, true);
     return text;
 }
 

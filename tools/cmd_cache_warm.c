@@ -130,7 +130,7 @@ static int walk_sizes(walk *w, const program *p, const ir_graph *g) {
     if ((status = inputs_check_dims(t, flat, &in)) != 0) return status;
     int64_t *values = FU_NEW_N(&t->arena, int64_t, ir_size_symbol_count(g->sizes) + 1);
     int *choice = FU_NEW_N(&t->arena, int, in.dims.n);
-    for (uint32_t d = 0; d < in.dims.n && !status;) {
+    do {
         fu_str label;
         fu_str_init(&label, &t->arena);
         fu_str_add(&label, g->name);
@@ -144,8 +144,7 @@ static int walk_sizes(walk *w, const program *p, const ir_graph *g) {
         const char *name;
         status = program_specialize(t, p, g, values, &sized, &name);
         if (!status) status = walk_function(w, &sized, name, label.at);
-        for (d = 0; d < in.dims.n && ++choice[d] == in.dims.at[d].n; d++) choice[d] = 0;
-    }
+    } while (!status && inputs_next_sizes(&in, choice));
     return status;
 }
 

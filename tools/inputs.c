@@ -319,18 +319,25 @@ static int check_sizes(tool *t, const ir_graph *g, const int64_t *symbols) {
     return ir_check_sizes(g, &e, symbols) == FUSOR_OK ? 0 : tool_fail(t, &e);
 }
 
+bool inputs_next_sizes(const inputs *in, int *choice) {
+    for (uint32_t d = 0; d < in->dims.n; d++) {
+        if (++choice[d] < in->dims.at[d].n) return true;
+        choice[d] = 0;
+    }
+    return false;
+}
+
 int inputs_check_dims(tool *t, const ir_graph *g, const inputs *in) {
     if (!in->dims.n) return 0;
     const uint32_t n = ir_size_symbol_count(g->sizes);
     int64_t *symbols = FU_NEW_N(&t->arena, int64_t, n + 1);
     int *choice = FU_NEW_N(&t->arena, int, in->dims.n);
-    int status = 0;
-    for (uint32_t d = 0; d < in->dims.n && !status;) {
+    int status;
+    do {
         for (uint32_t i = 0; i < n; i++) symbols[i] = -1;
         for (uint32_t i = 0; i < in->dims.n; i++) symbols[in->dims.at[i].symbol] = in->dims.at[i].value[choice[i]];
         status = check_sizes(t, g, symbols);
-        for (d = 0; d < in->dims.n && ++choice[d] == in->dims.at[d].n; d++) choice[d] = 0;
-    }
+    } while (!status && inputs_next_sizes(in, choice));
     return status;
 }
 

@@ -31,6 +31,8 @@ int inputs_check_source(tool *t, const char *shown, const char *source, const ch
 int inputs_find(tool *t, const program *p, const ir_graph *g, uint32_t from, inputs *out);
 /* --dim options for a graph, without inputs (explain): in->dims. */
 int inputs_dims(tool *t, const ir_graph *g, inputs *in);
+/* The next combination of these sizes, choice[i] of dims.at[i]; false after the last, when all are 0 again. */
+bool inputs_next_sizes(const inputs *in, int *choice);
 /* Can a function have these sizes, each combination of them? g: flattened. 0, or the exit status after the message that
  * a run would end with. */
 int inputs_check_dims(tool *t, const ir_graph *g, const inputs *in);

@@ -45,9 +45,9 @@ FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_cache_list(fusor_context *ctx,
 /** Removes every entry of the directory; *n_out (may be NULL): how many. **Errors**: IO (a file could
  *  not be deleted). */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_cache_clear(fusor_context *ctx, int64_t *n_out);
-/** Removes the entries that were not used for max_age_s seconds (0: any age; negative: ARGUMENT), then the least recently used ones until
- *  max_bytes are left (UINT64_MAX: no limit); *n_out and *bytes_out (may be NULL): what went. **Errors**: IO (a file
- *  could not be deleted). */
+/** Removes the entries that were not used for max_age_s seconds (0: any age; negative: ARGUMENT), then the least
+ *  recently used ones until max_bytes are left (UINT64_MAX: no limit); *n_out and *bytes_out (may be NULL): what went.
+ *  **Errors**: IO (a file could not be deleted). */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_cache_prune(fusor_context *ctx, uint64_t max_bytes, int64_t max_age_s,
                                                           int64_t *n_out, int64_t *bytes_out);
 /** Checks every entry and sets bad ones aside (NAME.bad); *n_out and *n_bad_out (may be NULL). **Errors**: IO. */

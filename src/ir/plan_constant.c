@@ -18,17 +18,17 @@ typedef struct constants {
 
 /* ---- sizes that are the same in every call ---- */
 typedef struct fixed {
-    const planner *p;
-    const bool *of; /* by parameter: these are bound */
-    bool *symbols;  /* that their shapes, and what is checked, determine */
+    const ir_graph *g;
+    const int *params; /* these are bound */
+    int n_params;
+    bool *symbols; /* that their shapes, and what is checked, determine */
 } fixed;
 
 static bool is_fixed(const fixed *f, ir_size s) {
-    const ir_graph *g = f->p->g;
-    if (ir_size_is_made_of(g->sizes, s, f->symbols)) return true;
-    for (uint32_t q = 0; q < g->params.n; q++) {
-        const ir_node *n = ir_at(g, g->params.at[q].node);
-        for (int d = 0; d < n->rank && f->of[q]; d++)
+    if (ir_size_is_made_of(f->g->sizes, s, f->symbols)) return true;
+    for (int i = 0; i < f->n_params; i++) {
+        const ir_node *n = ir_at(f->g, f->g->params.at[f->params[i]].node);
+        for (int d = 0; d < n->rank; d++)
             if (n->dim[d] == s) return true;
     }
     return false;
@@ -36,16 +36,16 @@ static bool is_fixed(const fixed *f, ir_size s) {
 
 static bool fix_symbol(const fixed *f, ir_size s) {
     uint32_t symbol;
-    if (!ir_size_is_symbol(f->p->g->sizes, s, &symbol) || f->symbols[symbol]) return false;
+    if (!ir_size_is_symbol(f->g->sizes, s, &symbol) || f->symbols[symbol]) return false;
     return f->symbols[symbol] = true;
 }
 
-static fixed fixed_by(planner *p, const bool *of) {
+static fixed fixed_by(const planner *p, const int *params, int n_params) {
     const ir_graph *g = p->g;
-    fixed f = {p, of, FU_NEW_N(p->arena, bool, ir_size_symbol_count(g->sizes) + 1)};
-    for (uint32_t q = 0; q < g->params.n; q++) {
-        const ir_node *n = ir_at(g, g->params.at[q].node);
-        for (int d = 0; d < n->rank && of[q]; d++) (void)fix_symbol(&f, n->dim[d]);
+    fixed f = {g, params, n_params, FU_NEW_N(p->arena, bool, ir_size_symbol_count(g->sizes) + 1)};
+    for (int i = 0; i < n_params; i++) {
+        const ir_node *n = ir_at(g, g->params.at[params[i]].node);
+        for (int d = 0; d < n->rank; d++) (void)fix_symbol(&f, n->dim[d]);
     }
     for (bool more = true; more;) { /* a size that must equal a fixed one */
         more = false;
@@ -88,9 +88,7 @@ void plan_find_packed(planner *p, ir_step *st) {
         if (w->op != IR_K_LOAD || w->variant) continue;
         const ir_plan_buffer *b = &p->plan->buffers.at[st->arg[w->index]];
         if (b->storage != IR_STORE_INPUT || !p->g->params.at[b->index].is_const) continue;
-        bool *of = FU_NEW_N(p->arena, bool, p->g->params.n + 1);
-        of[b->index] = true;
-        const fixed f = fixed_by(p, of);
+        const fixed f = fixed_by(p, &b->index, 1);
         if (is_read_alike(&f, st, w->index) && is_packed_alike(&f, st, (int)(w - k->inst)))
             st->prepack_param = b->index;
     }
@@ -113,18 +111,31 @@ static bool has_fixed_scalars(const fixed *f, const ir_step *st, const bool *of)
     return true;
 }
 
+/* The parameters that these n buffers are made of; *out. How many. */
+static int list_params(const constants *c, const int *buffer, int n_buffers, int **out) {
+    const int n = (int)c->p->g->params.n;
+    int found = 0;
+    *out = FU_NEW_N(c->p->arena, int, n + 1);
+    for (int q = 0; q < n; q++) {
+        bool is_of = false;
+        for (int i = 0; i < n_buffers; i++) is_of |= c->of[buffer[i] * n + q];
+        if (is_of) (*out)[found++] = q;
+    }
+    return found;
+}
+
 /* Does the step make temporaries of constants? */
 static bool is_constant(const constants *c, const ir_step *st) {
-    const int n = (int)c->p->g->params.n;
     if (st->kind != IR_STEP_KERNEL) return false;
-    bool *of = FU_NEW_N(c->p->arena, bool, n + 1);
+    int read[IR_KERNEL_MAX_BUFFERS], n_read = 0, *params;
     for (int a = 0; a < st->n_args; a++) {
         const ir_plan_buffer *b = &c->plan->buffers.at[st->arg[a]];
         if (is_written(st, a) ? b->storage != IR_STORE_TEMP || c->writes[st->arg[a]] > 1 : !c->is[st->arg[a]])
             return false;
-        for (int q = 0; q < n && !is_written(st, a); q++) of[q] |= c->of[st->arg[a] * n + q];
+        if (!is_written(st, a)) read[n_read++] = st->arg[a];
     }
-    const fixed f = fixed_by(c->p, of);
+    const int n_params = list_params(c, read, n_read, &params);
+    const fixed f = fixed_by(c->p, params, n_params);
     if (!has_fixed_scalars(&f, st, NULL)) return false;
     for (int d = 0; d < st->kernel->n_dims; d++)
         if (!is_fixed(&f, st->dim[d])) return false;
@@ -151,26 +162,30 @@ static int product_of(const ir_step *st) {
 
 /* Makes the step pack its operand 1 once, if that is made of constants. */
 static void pack_once(const constants *c, ir_step *st) {
-    const int product = product_of(st), n = (int)c->p->g->params.n;
+    const int product = product_of(st);
+    int read[IR_KERNEL_MAX_BUFFERS], n_read = 0;
     bool marked[IR_KERNEL_MAX_INSTS] = {false};
     if (product < 0 || st->prepack_param >= 0) return;
     const ir_kernel *k = st->kernel;
     const int w = k->inst[product].in[1];
-    bool *of = FU_NEW_N(c->p->arena, bool, n + 1);
     ir_kernel_mark(k, w, marked);
-    for (int i = 0; i < k->n_insts; i++) {
-        if (!marked[i] || k->inst[i].op != IR_K_LOAD) continue;
-        const int b = st->arg[k->inst[i].index];
-        if (!c->is[b]) return;
-        for (int p = 0; p < n; p++) of[p] |= c->of[b * n + p];
-    }
-    const fixed f = fixed_by(c->p, of);
-    if (!is_packed_alike(&f, st, w) || !has_fixed_scalars(&f, st, marked)) return;
+    bool is_read[IR_KERNEL_MAX_BUFFERS] = {false};
     for (int i = 0; i < k->n_insts; i++)
-        if (marked[i] && k->inst[i].op == IR_K_LOAD && !is_read_alike(&f, st, k->inst[i].index)) return;
-    st->sources = FU_NEW_N(c->p->arena, int, n);
-    for (int p = 0; p < n; p++)
-        if (of[p]) st->prepack_param = st->sources[st->n_sources++] = p;
+        if (marked[i] && k->inst[i].op == IR_K_LOAD) is_read[k->inst[i].index] = true;
+    for (int b = 0; b < k->n_buffers; b++) {
+        if (!is_read[b]) continue;
+        if (!c->is[st->arg[b]]) return;
+        read[n_read++] = st->arg[b];
+    }
+    int *sources;
+    const int n_sources = list_params(c, read, n_read, &sources);
+    const fixed f = fixed_by(c->p, sources, n_sources);
+    if (!is_packed_alike(&f, st, w) || !has_fixed_scalars(&f, st, marked)) return;
+    for (int b = 0; b < k->n_buffers; b++)
+        if (is_read[b] && !is_read_alike(&f, st, b)) return;
+    st->sources = sources;
+    st->n_sources = n_sources;
+    if (n_sources) st->prepack_param = sources[n_sources - 1];
 }
 
 static void add_served(ir_step *st, int step) {

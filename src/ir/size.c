@@ -540,15 +540,28 @@ bool ir_size_is_writable(const ir_sizes *s, ir_size x) {
     return e->kind != IR_SIZE_POSITIVE;
 }
 
-bool ir_size_is_made_of(const ir_sizes *s, ir_size x, const bool *symbols) {
+/* Does `is` hold for every symbol of x? */
+static bool all_symbols(const ir_sizes *s, ir_size x, bool (*is)(const void *values, uint32_t symbol),
+                        const void *values) {
     const expr *e = at(s, x);
-    if (e->kind == IR_SIZE_SYM) return symbols[e->symbol];
-    if (e->kind == IR_SIZE_POSITIVE) return ir_size_is_made_of(s, e->num, symbols);
-    if (e->kind == IR_SIZE_DIV) return ir_size_is_made_of(s, e->num, symbols) && ir_size_is_made_of(s, e->den, symbols);
+    if (e->kind == IR_SIZE_SYM) return is(values, e->symbol);
+    if (e->kind == IR_SIZE_POSITIVE) return all_symbols(s, e->num, is, values);
+    if (e->kind == IR_SIZE_DIV) return all_symbols(s, e->num, is, values) && all_symbols(s, e->den, is, values);
     for (uint32_t i = 0; e->kind == IR_SIZE_POLY && i < e->n_terms; i++)
         for (uint32_t k = 0; k < e->terms[i].n; k++)
-            if (!ir_size_is_made_of(s, e->terms[i].factor[k], symbols)) return false;
+            if (!all_symbols(s, e->terms[i].factor[k], is, values)) return false;
     return true;
+}
+
+static bool is_chosen(const void *symbols, uint32_t symbol) { return ((const bool *)symbols)[symbol]; }
+static bool has_value(const void *values, uint32_t symbol) { return ((const int64_t *)values)[symbol] >= 0; }
+
+bool ir_size_is_made_of(const ir_sizes *s, ir_size x, const bool *symbols) {
+    return all_symbols(s, x, is_chosen, symbols);
+}
+
+bool ir_size_is_known(const ir_sizes *s, ir_size x, const int64_t *symbol_values) {
+    return all_symbols(s, x, has_value, symbol_values);
 }
 
 ir_size_result ir_size_eval(const ir_sizes *s, ir_size x, const int64_t *symbol_values, int64_t *out) {
@@ -593,18 +606,6 @@ ir_size_result ir_size_eval(const ir_sizes *s, ir_size x, const int64_t *symbol_
     if (sum > INT64_MAX || sum < INT64_MIN) return IR_SIZE_OVERFLOW;
     *out = (int64_t)sum;
     return IR_SIZE_OK;
-}
-
-bool ir_size_is_known(const ir_sizes *s, ir_size x, const int64_t *symbol_values) {
-    const expr *e = at(s, x);
-    if (e->kind == IR_SIZE_SYM) return symbol_values[e->symbol] >= 0;
-    if (e->kind == IR_SIZE_POSITIVE) return ir_size_is_known(s, e->num, symbol_values);
-    if (e->kind == IR_SIZE_DIV)
-        return ir_size_is_known(s, e->num, symbol_values) && ir_size_is_known(s, e->den, symbol_values);
-    for (uint32_t i = 0; e->kind == IR_SIZE_POLY && i < e->n_terms; i++)
-        for (uint32_t k = 0; k < e->terms[i].n; k++)
-            if (!ir_size_is_known(s, e->terms[i].factor[k], symbol_values)) return false;
-    return true;
 }
 
 ir_size ir_size_substitute(ir_sizes *to, const ir_sizes *from, ir_size x, const ir_size *map) {

@@ -5,8 +5,6 @@
  * finite, they are made again, by the keys that each query sees alone. In the same order: other bits are the same. */
 #include "jit/attention.h"
 
-enum { MAX_CHUNKS = 4 };
-
 /* (from, to, count): accumulators copied, a multiple of lanes. */
 static void emit_keep(attention *a) {
     emit *e = a->e;
@@ -26,7 +24,7 @@ static void emit_keep(attention *a) {
 static LLVMValueRef has_special(attention *a, LLVMValueRef results, LLVMValueRef rows) {
     emit *e = a->e;
     const int chunks = a->nr / a->lanes;
-    LLVMValueRef first[MAX_CHUNKS], zero = em_const(e, a->acc, 0), all = zero;
+    LLVMValueRef first[ATTENTION_CHUNKS], zero = em_const(e, a->acc, 0), all = zero;
     em_loop l = em_for(e, attention_num(a, 0), rows, attention_num(a, 1));
     for (int c = 0; c < chunks; c++) first[c] = em_loop_phi(e, &l, zero);
     for (int c = 0; c < chunks; c++) {

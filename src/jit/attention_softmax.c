@@ -115,8 +115,6 @@ static attention_outer *begin(attention *a, attention_function f, const char *na
  * scores become weights; largest, sum, factor [nr]. mask: [count][nr], or [count] where it does not vary along queries.
  * Key x of query i is within bounds where low + i <= x <= high + i. With each key the next line of what is asked for is
  * prefetched, `step` bytes on. ---- */
-enum { MAX_CHUNKS = 4 };
-
 static LLVMValueRef panel_score(const scores *v, LLVMValueRef s, LLVMValueRef x, int chunk) {
     attention *a = v->a;
     emit *e = a->e;
@@ -134,7 +132,7 @@ static LLVMValueRef panel_score(const scores *v, LLVMValueRef s, LLVMValueRef x,
 static void finish_scores(const scores *v, LLVMValueRef *in, LLVMValueRef *largest, int chunks) {
     attention *a = v->a;
     emit *e = a->e;
-    LLVMValueRef next[MAX_CHUNKS], old[MAX_CHUNKS];
+    LLVMValueRef next[ATTENTION_CHUNKS], old[ATTENTION_CHUNKS];
     for (int c = 0; c < chunks; c++) old[c] = attention_get(a, in[LARGEST], attention_num(a, c * a->lanes));
     em_loop l = em_for(e, attention_num(a, 0), in[COUNT], attention_num(a, 1));
     for (int c = 0; c < chunks; c++) largest[c] = em_loop_phi(e, &l, old[c]);
@@ -153,7 +151,8 @@ static void finish_scores(const scores *v, LLVMValueRef *in, LLVMValueRef *large
  * anew). */
 static void emit_panel(attention *a, attention_function f, const char *name, bool is_bound, int chunks) {
     emit *e = a->e;
-    LLVMValueRef in[N_PANEL], largest[MAX_CHUNKS], next[MAX_CHUNKS], sum[MAX_CHUNKS], minus[MAX_CHUNKS];
+    LLVMValueRef in[N_PANEL], largest[ATTENTION_CHUNKS], next[ATTENTION_CHUNKS], sum[ATTENTION_CHUNKS],
+        minus[ATTENTION_CHUNKS];
     scores v;
     attention_outer *o = begin(a, f, name, N_PANEL, in, &v);
     v.is_bound = is_bound;
@@ -199,7 +198,7 @@ static void emit_divide(attention *a) {
     emit *e = a->e;
     LLVMTypeRef parameter[4] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_i64};
     attention_outer *o = attention_begin(a, DIVIDE, "divide", parameter, 4, false, true);
-    LLVMValueRef in[4], by[MAX_CHUNKS];
+    LLVMValueRef in[4], by[ATTENTION_CHUNKS];
     const int chunks = a->nr / a->lanes;
     LLVMGetParams(e->fn, in);
     e->lanes = a->lanes;

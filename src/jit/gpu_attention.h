@@ -64,8 +64,7 @@ LLVMValueRef flash_about(flash *f, LLVMValueRef largest);
 /* Can vec elements of an operand be read at once, in the batch that f->a is at? */
 void flash_find_vectors(flash *f);
 /* An operand's rows [row, row + rows) and columns alike into shared memory, zeros outside, and for values behind
- * seen_end. is_raw: 16-bit elements as
- * they are. */
+ * seen_end. is_raw: 16-bit elements as they are. */
 typedef struct flash_piece {
     int operand, inst, row_dim, column_dim; /* operand -1: a mask */
     int rows, columns, line;                /* of shared memory */

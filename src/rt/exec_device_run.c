@@ -237,11 +237,7 @@ static fusor_status run_on_host(frame *f, fu_error *e, int number) {
     if (st->kind == IR_STEP_CHECK) FU_TRY(exec_check_indices(f, e, number, f->device->host[st->arg[0]]));
     else {
         FU_TRY(host_place(f, e, st->arg[n_read]));
-        rt_fpenv environment;
-        rt_fpenv_enter(&environment);
-        const fusor_status status = exec_run_reference(f, e, number, f->device->host);
-        rt_fpenv_leave(&environment);
-        if (status != FUSOR_OK) return status;
+        FU_TRY(exec_run_reference(f, e, number, f->device->host));
         f->device->valid[st->arg[n_read]] = ON_HOST;
     }
     if (profile) exec_profile_step(f, profile, number, begin, fu_now_ns());

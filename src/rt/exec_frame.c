@@ -522,13 +522,17 @@ fusor_status exec_run(frame *f, fu_error *e) {
     return FUSOR_OK;
 }
 
-fusor_status exec_complete(frame *f, fu_error *e) {
-    if (f->device) return exec_device_call(f, e);
-    rt_fpenv environment;
-    rt_fpenv_enter(&environment);
+static fusor_status call_on_cpu(frame *f, fu_error *e) {
     exec_copy_in(f);
     const fusor_status status = exec_run(f, e);
     if (status == FUSOR_OK) exec_copy_out(f);
+    return status;
+}
+
+fusor_status exec_complete(frame *f, fu_error *e) {
+    rt_fpenv environment;
+    rt_fpenv_enter(&environment);
+    const fusor_status status = f->device ? exec_device_call(f, e) : call_on_cpu(f, e);
     rt_fpenv_leave(&environment);
     return status;
 }

@@ -63,7 +63,8 @@ static void watch_forks(void) {
 static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 /* ---- chunks ---- */
-/* Where there is no such file, or none of that size (RLIMIT_FSIZE): mremap(2) from size 0 maps shared pages a second time. */
+/* Where there is no such file, or none of that size (RLIMIT_FSIZE): mremap(2) from size 0 maps shared pages a second
+ * time. */
 static void map_without_file(chunk *c, size_t bytes) {
     c->rw = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (c->rw == MAP_FAILED) return;

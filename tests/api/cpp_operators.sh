@@ -3,6 +3,8 @@
 # cpp_operators.sh: fusor.hpp has every operator that the C headers op.h and tensor.h declare, as a function of
 # namespace fusor or of its context, and cpp_operators.cc uses each; that program compiles as C++11 to C++20, with clang
 # where it is there, without a warning, and every result is what it should be.
+# shellcheck source=tests/api/lib.sh
+. "$(dirname "$0")/lib.sh"
 src=${FUSOR_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}
 cd "${FUSOR_BUILDDIR:-.}" || exit 1
 export LC_ALL=C
@@ -12,20 +14,8 @@ if ! command -v "$cxx" >/dev/null; then
     echo "0 passed, 0 failed, 1 skipped"
     exit 0
 fi
-passed=0 failed=0
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
-verdict() { # NAME COMMAND...
-    local name=$1
-    shift
-    if "$@" >"$tmp/out" 2>&1; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $name"
-        sed 's/^/    /' "$tmp/out"
-    fi
-}
 
 # Every FUSOR_API function of the two headers, and every operator of the table (the list that `make generated` makes);
 # what has another form in C++ stands as that: weak scalars are tensor's constructors, references kept's.

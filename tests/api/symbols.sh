@@ -4,28 +4,19 @@
 # declare; the module exports one function; libfusor depends on no LLVM and C++ library and is small. --update rewrites
 # the list from the build, but for the operators, which `make generated` lists (review the diff: a name that went away
 # breaks programs).
+# shellcheck source=tests/api/lib.sh
+. "$(dirname "$0")/lib.sh"
 src=${FUSOR_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}
 cd "${FUSOR_BUILDDIR:-.}" || exit 1
 list=$src/tests/api/symbols.txt
 lib=.libs/libfusor.so
 module=.libs/fusor-codegen.so
 export LC_ALL=C
-passed=0 failed=0 skipped=0
+skipped=0
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 
 exports() { nm -D --defined-only "$1" | awk '{ print $NF }' | sed 's/@.*//' | grep -vE '^(FUSOR_|$|__asan|__ubsan|__tsan|__odr_asan|__gcov|_init$|_fini$)' | sort -u; }
-verdict() { # NAME COMMAND...
-    local name=$1
-    shift
-    if "$@" >"$tmp/out" 2>&1; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $name"
-        sed 's/^/    /' "$tmp/out"
-    fi
-}
 same() { # EXPECTED GOT HINT
     diff -u --label expected --label built "$1" "$2" && return 0
     echo "$3"
