@@ -71,5 +71,7 @@ void ir_gpu_plan_fma_tile(const ir_kernel *k, const int64_t *size, int tile, ir_
     out->n_phases = 2;
     out->scratch_bytes =
         ir_times(ir_times(ir_times(tiles, t->rows * t->columns), k_blocks), ir_dtypes[ir_kernel_contract_acc(k)].bytes);
-    out->grid[1][0] = grid_at_most(ir_ceil_div(ir_times(ir_times(g.batches, g.m), g.n), IR_GPU_THREADS), GRID_X_MAX);
+    /* a thread adds 16 bytes of a row */
+    const int64_t groups = ir_ceil_div(g.n, 16 / ir_dtypes[ir_kernel_contract_acc(k)].bytes);
+    out->grid[1][0] = grid_at_most(ir_ceil_div(ir_times(ir_times(g.batches, g.m), groups), IR_GPU_THREADS), GRID_X_MAX);
 }

@@ -2,9 +2,9 @@
 /* gpu_contract.c: contractions on a GPU in the accumulator's own arithmetic (f32: fma, no tensor cores). A block of
  * threads makes a tile, each warp a part of it, each thread some rows and columns of that (ir_gpu_fma_tiles):
  *
- *   for each `step` products: the next step's operands -> registers (element-wise producers are evaluated here; past
- *       the end of k: 0); products of this step's, which are in one of two buffers of shared memory; registers -> the
- *       other buffer; barrier
+ *   for each `step` products: barrier, behind which the step is in its stage of shared memory; a later step's operands
+ *       begin to be copied to the stage that was multiplied last, or are read into registers; products of this step;
+ *       registers, and what is computed (element-wise producers), -> that stage; past the end of k: 0
  *   totals -> shared memory, some rows at a time; threads side by side evaluate the epilogue of elements side by side
  *
  * The order of an element's sum is that of the CPU's kernels, whatever the tile: products from 0 upwards in K blocks,
@@ -12,6 +12,7 @@
  * device, each block of threads takes some of the K blocks and stores their sums to scratch, [K block][batch][tile
  * row][tile column][element], which a second launch adds in order. */
 #include "jit/gpu_contract.h"
+#include <string.h>
 
 static LLVMValueRef num(contract *c, int64_t v) { return fma_num(c, v); }
 static LLVMValueRef ceil_div(contract *c, LLVMValueRef x, int64_t by) {
@@ -63,27 +64,41 @@ static void load_part(contract *c, LLVMValueRef at, int n, int vec, int lanes, L
     }
 }
 
-/* acc += the products of a buffer. */
-static void add_products(contract *c, LLVMValueRef *acc, LLVMValueRef buffer) {
+static void add_product(contract *c, LLVMValueRef *sum, LLVMValueRef rows, LLVMValueRef columns) {
     emit *e = c->e;
-    enum { UNROLLED = 2 }; /* more, and registers do not hold what was fetched: storing it would wait for it */
-    LLVMValueRef a[8], b[8], sum[FMA_PART_MAX];
-    LLVMValueRef rows = em_add(e, em_add(e, c->warp_row, em_mul(e, c->lane_y, num(c, row_vec(c)))), buffer);
-    LLVMValueRef columns = em_add(e, em_add(e, c->warp_column, em_mul(e, c->lane_x, num(c, column_vec(c)))), buffer);
+    LLVMValueRef a[8], b[8];
+    load_part(c, rows, c->t->thread_rows, row_vec(c), LANES_Y, a);
+    load_part(c, columns, c->t->thread_columns, column_vec(c), LANES_X, b);
+    for (int i = 0; i < count(c); i++) {
+        LLVMValueRef p = a[i / c->t->thread_columns], q = b[i % c->t->thread_columns];
+        sum[i] = ir_is_float(c->acc) ? em_mad(e, p, q, sum[i]) : em_add(e, em_mul(e, p, q), sum[i]);
+    }
+}
+
+/* acc += the products of a stage. Where operands wait in registers no more than two are in the code: with more,
+ * registers do not hold what was fetched, and storing it would wait for it. */
+static void add_products(contract *c, LLVMValueRef *acc, LLVMValueRef stage) {
+    emit *e = c->e;
+    const bool is_all = c->operand[0].is_copied && c->operand[1].is_copied;
+    const int unrolled = is_all ? c->t->step : 2, line[2] = {c->operand[0].line, c->operand[1].line};
+    LLVMValueRef sum[FMA_PART_MAX], zero = num(c, 0);
+    LLVMValueRef rows = em_add(e, em_add(e, c->warp_row, em_mul(e, c->lane_y, num(c, row_vec(c)))), stage);
+    LLVMValueRef columns = em_add(e, em_add(e, c->warp_column, em_mul(e, c->lane_x, num(c, column_vec(c)))), stage);
     rows = element(c, c->shared, rows);
-    columns = element(c, c->shared, em_add(e, columns, num(c, c->operand[0].line * c->t->step)));
-    em_loop l = em_for(e, num(c, 0), num(c, c->t->step), num(c, UNROLLED));
-    for (int i = 0; i < count(c); i++) sum[i] = acc[i] = em_loop_phi(e, &l, acc[i]);
-    rows = element(c, rows, em_mul(e, l.i, num(c, c->operand[0].line)));
-    columns = element(c, columns, em_mul(e, l.i, num(c, c->operand[1].line)));
-    for (int u = 0; u < UNROLLED; u++) {
-        load_part(c, element(c, rows, num(c, u * c->operand[0].line)), c->t->thread_rows, row_vec(c), LANES_Y, a);
-        load_part(c, element(c, columns, num(c, u * c->operand[1].line)), c->t->thread_columns, column_vec(c), LANES_X,
-                  b);
-        for (int i = 0; i < count(c); i++) {
-            LLVMValueRef p = a[i / c->t->thread_columns], q = b[i % c->t->thread_columns];
-            sum[i] = ir_is_float(c->acc) ? em_mad(e, p, q, sum[i]) : em_add(e, em_mul(e, p, q), sum[i]);
-        }
+    columns = element(c, c->shared, em_add(e, columns, num(c, line[0] * c->t->step)));
+    em_loop l;
+    if (!is_all) {
+        l = em_for(e, zero, num(c, c->t->step), num(c, unrolled));
+        for (int i = 0; i < count(c); i++) acc[i] = em_loop_phi(e, &l, acc[i]);
+        rows = element(c, rows, em_mul(e, l.i, num(c, line[0])));
+        columns = element(c, columns, em_mul(e, l.i, num(c, line[1])));
+    }
+    memcpy(sum, acc, sizeof sum);
+    for (int u = 0; u < unrolled; u++)
+        add_product(c, sum, element(c, rows, num(c, u * line[0])), element(c, columns, num(c, u * line[1])));
+    if (is_all) {
+        memcpy(acc, sum, sizeof sum);
+        return;
     }
     for (int i = 0; i < count(c); i++) em_loop_next(e, acc[i], sum[i]);
     em_end(e, &l);
@@ -92,7 +107,7 @@ static void add_products(contract *c, LLVMValueRef *acc, LLVMValueRef buffer) {
 
 /* ---- K blocks ---- */
 typedef struct block {
-    LLVMValueRef k_begin, k_end;       /* of the block of threads */
+    LLVMValueRef k_begin;              /* of the block of threads */
     LLVMValueRef is_split, is_several; /* i1: its K blocks' sums go to scratch; or wait in local memory */
 } block;
 
@@ -152,46 +167,69 @@ static void keep_sums(contract *c, const block *b, LLVMValueRef *sum, LLVMValueR
     }
     *c = around;
     em_else(e, &split);
-    em_branch last = em_if(e, em_icmp(e, LLVMIntSLT, k, b->k_end));
+    em_branch last = em_if(e, em_icmp(e, LLVMIntSLT, k, c->k_end));
     for (int i = 0; i < count(c); i++) sum_access(c, i, add(c, sum_access(c, i, NULL), sum[i]));
     em_endif(e, &last);
     em_endif(e, &split);
 }
 
+static LLVMValueRef next_stage(contract *c, LLVMValueRef stage) {
+    const int elements = fma_stage_elements(c->t);
+    LLVMValueRef next = em_add(c->e, stage, num(c, elements));
+    return em_select(c->e, em_icmp(c->e, LLVMIntEQ, next, num(c, c->stages * elements)), num(c, 0), next);
+}
+
+/* The first steps, into the first stages. */
+static void fill_stages(contract *c, LLVMValueRef k, int steps) {
+    emit *e = c->e;
+    LLVMValueRef *place[2 * FMA_LOADS], from[2 * FMA_LOADS], step = num(c, c->t->step);
+    const int n_places = fma_places(c, place);
+    fma_fill_table(c, k);
+    em_loop l = em_for(e, num(c, 0), num(c, steps), num(c, 1));
+    if (c->table) gpu_barrier(e);
+    for (int i = 0; i < n_places; i++) *place[i] = from[i] = em_loop_phi(e, &l, *place[i]);
+    LLVMValueRef at = em_add(e, k, em_mul(e, l.i, step)), stage = em_mul(e, l.i, num(c, fma_stage_elements(c->t)));
+    fma_take(c, stage, at);
+    fma_put(c, stage, at);
+    fma_fill_table(c, em_add(e, at, step));
+    for (int i = 0; i < n_places; i++) em_loop_next(e, from[i], *place[i]);
+    em_end(e, &l);
+    gpu_keep_loop(e, &l);
+    for (int i = 0; i < n_places; i++) *place[i] = from[i]; /* behind the last round */
+}
+
 static void sum_up(contract *c, const block *b, LLVMValueRef *total) {
     emit *e = c->e;
-    const int n = count(c);
+    const int n = count(c), ahead = c->stages - 1;
     LLVMValueRef sum[FMA_PART_MAX], now[FMA_PART_MAX], zero = LLVMConstNull(c->t_acc), step = num(c, c->t->step);
     LLVMValueRef in_block[FMA_PART_MAX], *place[2 * FMA_LOADS], from[2 * FMA_LOADS], offset[2 * FMA_LOADS];
     em_branch several = em_if(e, b->is_several);
     for (int i = 0; i < n; i++) sum_access(c, i, zero);
     em_endif(e, &several);
-    fma_fill_table(c, b->k_begin);
-    if (c->table) gpu_barrier(e);
     fma_begin(c, b->k_begin);
+    fill_stages(c, b->k_begin, ahead);
     const int n_places = fma_places(c, place);
-    fma_fetch(c, b->k_begin);
-    fma_put(c, num(c, 0), b->k_begin);
-    fma_fill_table(c, em_add(e, b->k_begin, step));
-    gpu_barrier(e);
-    em_loop blocks = em_for(e, b->k_begin, b->k_end, num(c, c->k->tile.kb));
-    LLVMValueRef buffer = em_loop_phi(e, &blocks, num(c, 0)),
-                 block_end = smaller_of(c, em_add(e, blocks.i, num(c, c->k->tile.kb)), b->k_end);
+    em_loop blocks = em_for(e, b->k_begin, c->k_end, num(c, c->k->tile.kb));
+    LLVMValueRef read = em_loop_phi(e, &blocks, num(c, 0)),
+                 write = em_loop_phi(e, &blocks, num(c, ahead * fma_stage_elements(c->t))),
+                 block_end = smaller_of(c, em_add(e, blocks.i, num(c, c->k->tile.kb)), c->k_end);
     for (int i = 0; i < n_places; i++) *place[i] = from[i] = em_loop_phi(e, &blocks, *place[i]);
     for (int i = 0; i < n; i++) sum[i] = em_loop_phi(e, &blocks, zero); /* of the block before */
     em_loop l = em_for(e, blocks.i, block_end, step);
-    LLVMValueRef current = em_loop_phi(e, &l, buffer), other = em_sub(e, num(c, c->buffer), current);
+    LLVMValueRef reading = em_loop_phi(e, &l, read), writing = em_loop_phi(e, &l, write);
     for (int i = 0; i < n; i++) now[i] = in_block[i] = em_loop_phi(e, &l, zero);
     for (int i = 0; i < n_places; i++) *place[i] = offset[i] = em_loop_phi(e, &l, *place[i]);
-    LLVMValueRef next = em_add(e, l.i, step);
-    fma_fetch(c, next);
-    add_products(c, now, current);
-    fma_put(c, other, next);
-    fma_fill_table(c, em_add(e, next, step));
-    gpu_barrier(e);
+    LLVMValueRef later = em_add(e, l.i, num(c, ahead * c->t->step));
+    fma_wait(c, ahead - 1);
+    gpu_barrier(e); /* all have this step's copies, and have done with the stage that is written next */
+    fma_take(c, writing, later);
+    add_products(c, now, reading);
+    fma_put(c, writing, later);
+    fma_fill_table(c, em_add(e, later, step));
     for (int i = 0; i < n; i++) em_loop_next(e, in_block[i], now[i]);
     for (int i = 0; i < n_places; i++) em_loop_next(e, offset[i], *place[i]);
-    em_loop_next(e, current, other);
+    em_loop_next(e, reading, next_stage(c, reading));
+    em_loop_next(e, writing, next_stage(c, writing));
     em_end(e, &l);
     gpu_keep_loop(e, &l);
     em_branch kept = em_if(e, em_or(e, b->is_split, b->is_several));
@@ -199,9 +237,12 @@ static void sum_up(contract *c, const block *b, LLVMValueRef *total) {
     em_endif(e, &kept);
     for (int i = 0; i < n; i++) em_loop_next(e, sum[i], in_block[i]);
     for (int i = 0; i < n_places; i++) em_loop_next(e, from[i], offset[i]);
-    em_loop_next(e, buffer, current);
+    em_loop_next(e, read, reading);
+    em_loop_next(e, write, writing);
     em_end(e, &blocks);
     gpu_keep_loop(e, &blocks);
+    fma_wait(c, 0);
+    gpu_barrier(e); /* the results take the place of the operands */
     several = em_if(e, b->is_several);
     for (int i = 0; i < n; i++) now[i] = add(c, sum_access(c, i, NULL), sum[i]);
     LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
@@ -296,7 +337,7 @@ static void emit_tile(contract *c, LLVMValueRef parts) {
     LLVMValueRef blocks = ceil_div(c, kk, kb), each = em_sub(e, em_add(e, blocks, parts), num(c, 1));
     each = em_mul(e, LLVMBuildUDiv(e->b, each, parts, ""), num(c, kb));
     block b = {.k_begin = em_mul(e, part, each)};
-    b.k_end = smaller_of(c, kk, em_add(e, b.k_begin, each));
+    c->k_end = smaller_of(c, kk, em_add(e, b.k_begin, each));
     b.is_split = em_icmp(e, LLVMIntSGT, parts, num(c, 1));
     b.is_several = em_and(e, em_icmp(e, LLVMIntEQ, parts, num(c, 1)), em_icmp(e, LLVMIntSGT, kk, num(c, kb)));
     c->scratch = em_mul(e, number, num(c, tile));
@@ -311,16 +352,40 @@ static void emit_tile(contract *c, LLVMValueRef parts) {
     em_end(e, &l);
 }
 
-/* The second launch: a thread adds an element's K blocks. */
+/* Quotient and remainder of numbers below 2^31: of the tiles that are cut into parts there are few. */
+static LLVMValueRef small_div(contract *c, LLVMValueRef x, LLVMValueRef by, LLVMValueRef *rest) {
+    emit *e = c->e;
+    LLVMValueRef a = LLVMBuildTrunc(e->b, x, e->t_i32, ""), b = LLVMBuildTrunc(e->b, by, e->t_i32, "");
+    LLVMValueRef q = LLVMBuildUDiv(e->b, a, b, "");
+    *rest = LLVMBuildZExt(e->b, em_sub(e, a, em_mul(e, q, b)), e->t_i64, "");
+    return LLVMBuildZExt(e->b, q, e->t_i64, "");
+}
+
+/* Adds the K blocks of vec adjacent columns, which are of one tile. */
+static LLVMValueRef add_blocks(contract *c, LLVMValueRef first, LLVMValueRef step) {
+    emit *e = c->e;
+    LLVMTypeRef type = LLVMVectorType(c->t_acc, (unsigned)c->vec);
+    em_loop b = em_for(e, num(c, 0), ceil_div(c, c->s.size[IR_GPU_PRODUCTS], c->k->tile.kb), num(c, 1));
+    LLVMValueRef total = em_loop_phi(e, &b, LLVMConstNull(type));
+    LLVMValueRef at = element(c, e->scratch, em_add(e, first, em_mul(e, b.i, step)));
+    LLVMValueRef more = LLVMBuildLoad2(e->b, type, at, "");
+    LLVMSetAlignment(more, 16);
+    em_loop_next(e, total, add(c, total, more));
+    em_end(e, &b);
+    return total;
+}
+
+/* The second launch: a thread adds the K blocks of vec columns of a row. */
 static void emit_sums(contract *c) {
     emit *e = c->e;
     const ir_gpu_fma_tile *t = c->t;
     LLVMValueRef mm = c->s.size[IR_GPU_ROWS], nn = c->s.size[IR_GPU_COLUMNS], batches = c->s.size[IR_GPU_BATCHES];
-    LLVMValueRef rows = ceil_div(c, mm, t->rows), columns = ceil_div(c, nn, t->columns);
+    LLVMValueRef rows = ceil_div(c, mm, t->rows), columns = ceil_div(c, nn, t->columns),
+                 groups = ceil_div(c, nn, c->vec);
     gpu_span x = gpu_threads(e, 'x');
-    em_loop l = em_for(e, x.first, em_mul(e, em_mul(e, batches, mm), nn), x.step);
-    LLVMValueRef n = LLVMBuildURem(e->b, l.i, nn, ""), row = LLVMBuildUDiv(e->b, l.i, nn, "");
-    LLVMValueRef m = LLVMBuildURem(e->b, row, mm, ""), batch = LLVMBuildUDiv(e->b, row, mm, "");
+    em_loop l = em_for(e, x.first, em_mul(e, em_mul(e, batches, mm), groups), x.step);
+    LLVMValueRef group, m, row = small_div(c, l.i, groups, &group), batch = small_div(c, row, mm, &m);
+    LLVMValueRef n = em_mul(e, group, num(c, c->vec));
     enter_batch(c, batch);
     LLVMValueRef tiles = em_mul(e, rows, columns), tile = num(c, t->rows * t->columns);
     LLVMValueRef number = em_add(e, em_mul(e, LLVMBuildUDiv(e->b, m, num(c, t->rows), ""), columns),
@@ -328,22 +393,23 @@ static void emit_sums(contract *c) {
     LLVMValueRef in_tile = em_add(e, em_mul(e, em_and(e, m, num(c, t->rows - 1)), num(c, t->columns)),
                                   em_and(e, n, num(c, t->columns - 1)));
     LLVMValueRef first = em_add(e, em_mul(e, em_add(e, em_mul(e, batch, tiles), number), tile), in_tile);
-    LLVMValueRef step = em_mul(e, em_mul(e, batches, tiles), tile);
-    em_loop b = em_for(e, num(c, 0), ceil_div(c, c->s.size[IR_GPU_PRODUCTS], c->k->tile.kb), num(c, 1));
-    LLVMValueRef total = em_loop_phi(e, &b, LLVMConstNull(c->t_acc));
-    em_loop_next(e, total, add(c, total, load(c, element(c, e->scratch, em_add(e, first, em_mul(e, b.i, step))))));
-    em_end(e, &b);
-    store_result(c, m, n, total);
+    LLVMValueRef total = add_blocks(c, first, em_mul(e, em_mul(e, batches, tiles), tile));
+    for (int i = 0; i < c->vec; i++) {
+        LLVMValueRef at = em_add(e, n, num(c, i));
+        em_branch inside = em_if(e, em_icmp(e, LLVMIntSLT, at, nn));
+        store_result(c, m, at, LLVMBuildExtractElement(e->b, total, num(c, i), ""));
+        em_endif(e, &inside);
+    }
     em_end(e, &l);
     gpu_keep_loop(e, &l);
 }
 
-/* Elements of shared memory: two buffers of operands, or a row of warps' results. */
+/* Elements of shared memory: the stages of operands, or a row of warps' results. */
 static int shared_elements(contract *c) {
     int most = 0;
     for (int i = 0; i < IR_GPU_FMA_TILES; i++) {
         const ir_gpu_fma_tile *t = c->t = &ir_gpu_fma_tiles[i];
-        const int operands = 2 * (t->rows + t->columns + 8) * t->step, results = warp_rows(c) * t->columns;
+        const int operands = fma_stages(c, t) * fma_stage_elements(t), results = warp_rows(c) * t->columns;
         if (!ir_gpu_fma_has(c->k, i)) continue;
         if (operands > most) most = operands;
         if (results > most) most = results;
@@ -370,10 +436,11 @@ void gpu_emit_fma(emit *e) {
     c->acc = ir_kernel_contract_acc(k);
     c->t_acc = em_scalar_type(e, c->acc);
     c->vec = 16 / ir_dtypes[c->acc].bytes;
-    c->shared = gpu_shared(e, c->t_acc, shared_elements(c));
     for (int i = 0; i < IR_GPU_FMA_TILES; i++)
         if (ir_gpu_fma_has(k, i) && ir_gpu_fma_tiles[i].step > most_products) most_products = ir_gpu_fma_tiles[i].step;
     if (k->kind == IR_KERNEL_WINDOW) c->table = gpu_shared(e, e->t_i32, 2 * most_products);
+    fma_find_operands(c);
+    c->shared = gpu_shared(e, c->t_acc, shared_elements(c));
     c->thread = gpu_special(e, "tid.x");
     gpu_limit(e, IR_GPU_THREADS, c->acc == FUSOR_F32 ? 2 : 1); /* 128 registers */
     LLVMValueRef tile = gpu_word(e, IR_GPU_WORD_HOW), parts = gpu_word(e, IR_GPU_WORD_CHUNKS);

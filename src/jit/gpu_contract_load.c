@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_contract_load.c: operands of a contraction without tensor cores: from memory to registers, while the step before
- * is multiplied, and from there to shared memory. An operand that is a plain load of what lies side by side, along its
- * rows or along k, is read 16 bytes at a time where addresses allow it: products past the end of k are not read, and are
- * 0 in shared memory; in the place of rows past the edge the first one is read, as nobody stores their sums. Else its elements are evaluated one by one, element-wise producers with them, and go to
- * shared memory at once.
+/* gpu_contract_load.c: operands of a contraction without tensor cores, where they are not copied as they lie
+ * (gpu_contract_copy.c): from memory to registers, while another step is multiplied, and from there to shared memory. An
+ * operand that is a plain load of what lies side by side, along its rows or along k, is read 16 bytes at a time where
+ * addresses allow it: products past the end of k are not read, and are 0 in shared memory; in the place of rows past the
+ * edge the first one is read, as nobody stores their sums. Else its elements are evaluated one by one, element-wise
+ * producers with them, and go to shared memory at once.
  *
  * Operand 1 of a convolution is gathered: a thread has one column of the tile, whose address it knows, and some
  * products of each step; where these are from there on is the same for all columns, so threads of one warp note it for
@@ -50,37 +51,53 @@ static bool is_row_fast(const contract *c, const fma_operand *o) {
     return along_row && !along_k;
 }
 
-void fma_lay_out(contract *c) {
+static fma_way way_of(contract *c, const fma_operand *o, int n) {
     emit *e = c->e;
+    const int places = o->rows * c->t->step / n, side = o->is_row_fast ? o->rows : c->t->step, of_line = side / n;
+    fma_way w = {.n = n, .threads = places < IR_GPU_THREADS ? places : IR_GPU_THREADS};
+    w.passes = places / w.threads;
+    LLVMValueRef fast = em_mul(e, em_and(e, c->thread, num(c, of_line - 1)), num(c, n));
+    LLVMValueRef slow = LLVMBuildUDiv(e->b, c->thread, num(c, of_line), "");
+    w.row = o->is_row_fast ? fast : slow;
+    w.k = o->is_row_fast ? slow : fast;
+    *(o->is_row_fast ? &w.k_step : &w.row_step) = w.threads / of_line;
+    return w;
+}
+
+void fma_find_operands(contract *c) {
     for (int i = 0; i < 2; i++) {
         fma_operand *o = &c->operand[i];
         o->inst = c->k->inst[c->matmul].in[i];
         o->axis = i ? IR_GPU_COLUMNS : IR_GPU_ROWS;
         o->row_dim = c->dim[i];
         o->is_gathered = c->table && i == 1;
-        o->rows = i ? c->t->columns : c->t->rows;
-        o->line = o->rows + 4;
         o->is_row_fast = o->is_gathered || is_row_fast(c, o);
-        const int places = o->rows * c->t->step / c->vec;
-        o->threads = places < IR_GPU_THREADS ? places : IR_GPU_THREADS;
-        o->passes = places / o->threads;
-        if (o->is_gathered) { /* elements */
-            o->passes = o->rows * c->t->step / IR_GPU_THREADS;
-            o->row = em_and(e, c->thread, num(c, o->rows - 1));
-            o->k = LLVMBuildUDiv(e->b, c->thread, num(c, o->rows), "");
-            continue;
-        }
-        o->of_line = (o->is_row_fast ? o->rows : c->t->step) / c->vec;
-        LLVMValueRef fast = em_mul(e, em_and(e, c->thread, num(c, o->of_line - 1)), num(c, c->vec));
-        LLVMValueRef slow = LLVMBuildUDiv(e->b, c->thread, num(c, o->of_line), "");
-        o->row = o->is_row_fast ? fast : slow;
-        o->k = o->is_row_fast ? slow : fast;
+        o->is_copied = fma_is_copied(c, o);
     }
-    c->buffer = (c->operand[0].line + c->operand[1].line) * c->t->step;
 }
 
-/* Can the plain load `inst` be read vec elements at a time in this batch? */
-static LLVMValueRef can_read_vectors(contract *c, const fma_operand *o) {
+static bool has_copies(const contract *c) { return c->operand[0].is_copied || c->operand[1].is_copied; }
+
+int fma_stages(const contract *c, const ir_gpu_fma_tile *t) {
+    enum { MOST = 4, ROOM = 47 << 10 }; /* of 48 KB; the rest is for the table of gathers */
+    const int bytes = fma_stage_elements(t) * ir_dtypes[c->acc].bytes;
+    if (!has_copies(c) || 2 * bytes > ROOM) return 2;
+    return ROOM / bytes < MOST ? ROOM / bytes : MOST;
+}
+
+void fma_lay_out(contract *c) {
+    for (int i = 0; i < 2; i++) {
+        fma_operand *o = &c->operand[i];
+        o->rows = i ? c->t->columns : c->t->rows;
+        o->line = o->rows + FMA_PAD;
+        o->way[FMA_VECTORS] = way_of(c, o, c->vec);
+        o->way[FMA_SINGLES] = way_of(c, o, 1);
+    }
+    c->stages = fma_stages(c, c->t);
+}
+
+/* Can the operand, a plain load, be taken vec elements at a time in this batch? */
+LLVMValueRef fma_can_take_vectors(contract *c, const fma_operand *o) {
     emit *e = c->e;
     /* several dims are one in memory in a convolution's weights alone */
     const bool is_one = c->s.of.n[o->axis] == 1 && (c->table || c->s.of.n[IR_GPU_PRODUCTS] == 1);
@@ -98,18 +115,16 @@ static LLVMValueRef can_read_vectors(contract *c, const fma_operand *o) {
     return em_and(e, has_any, em_icmp(e, LLVMIntEQ, bits, num(c, 0)));
 }
 
-/* Steps of a thread's places. */
-static int row_step(const fma_operand *o) { return o->is_row_fast ? 0 : o->threads / o->of_line; }
-static int k_step(const fma_operand *o) { return o->is_row_fast ? o->threads / o->of_line : 0; }
-
-static int places_of(const fma_operand *o) { return row_step(o) ? o->passes : 1; }
+/* A thread's places that begin in rows of their own. */
+static int places_of(const fma_operand *o) { return o->way[FMA_VECTORS].row_step ? o->way[FMA_VECTORS].passes : 1; }
 
 /* Offset of the thread's row (one for each place, where these differ in it), or of row 0 where it is past the edge. */
 static void find_rows(contract *c, fma_operand *o) {
     emit *e = c->e;
     const int buffer = c->k->inst[o->inst].index;
+    const fma_way *w = &o->way[FMA_VECTORS];
     for (int p = 0; p < places_of(o); p++) {
-        LLVMValueRef row = em_add(e, em_add(e, c->first[o->axis], o->row), num(c, p * row_step(o)));
+        LLVMValueRef row = em_add(e, em_add(e, c->first[o->axis], w->row), num(c, p * w->row_step));
         LLVMValueRef inside = em_icmp(e, LLVMIntSLT, row, c->s.size[o->axis]);
         row = em_mul(e, em_select(e, inside, row, num(c, 0)), e->stride[buffer][o->row_dim]);
         o->offset[p] = em_add(e, c->batch_off[buffer], row);
@@ -122,25 +137,31 @@ static LLVMValueRef is_product(contract *c, LLVMValueRef k) {
 
 /* The first product of a thread's place, of the step from k0 on. */
 static LLVMValueRef place_k(contract *c, const fma_operand *o, LLVMValueRef k0, int place) {
-    return em_add(c->e, k0, em_add(c->e, o->k, num(c, place * k_step(o))));
+    const fma_way *w = &o->way[FMA_VECTORS];
+    return em_add(c->e, k0, em_add(c->e, w->k, num(c, place * w->k_step)));
 }
 
 /* ---- gathers ---- */
 /* Column 0 is read in the place of those past the edge. */
-static void find_column(contract *c, fma_operand *o) {
+LLVMValueRef fma_gather_column(contract *c, const fma_operand *o) {
     emit *e = c->e;
     const int buffer = c->k->inst[o->inst].index;
-    LLVMValueRef column = em_add(e, c->first[1], o->row);
+    LLVMValueRef column = em_add(e, c->first[1], o->way[FMA_SINGLES].row);
     LLVMValueRef inside = em_icmp(e, LLVMIntSLT, column, c->s.size[IR_GPU_COLUMNS]);
     column = em_select(e, inside, column, num(c, 0));
-    o->offset[0] = em_add(e, c->batch_off[buffer], gpu_space_offset(e, &c->s, IR_GPU_COLUMNS, buffer, column));
-    o->can = em_icmp(e, LLVMIntSGT, c->s.size[IR_GPU_PRODUCTS], num(c, 0));
+    return em_add(e, c->batch_off[buffer], gpu_space_offset(e, &c->s, IR_GPU_COLUMNS, buffer, column));
 }
 
 static LLVMValueRef table_at(contract *c, LLVMValueRef k, LLVMValueRef i) {
     emit *e = c->e;
     LLVMValueRef half = em_and(e, k, num(c, c->t->step)); /* every other step */
     return em_gep(e, c->table, e->t_i32, em_add(e, half, i));
+}
+
+LLVMValueRef fma_table_offset(contract *c, LLVMValueRef k, LLVMValueRef i) {
+    LLVMValueRef off = LLVMBuildLoad2(c->e->b, c->e->t_i32, table_at(c, k, i), "");
+    LLVMSetAlignment(off, 4);
+    return LLVMBuildSExt(c->e->b, off, c->e->t_i64, "");
 }
 
 void fma_fill_table(contract *c, LLVMValueRef k) {
@@ -158,18 +179,17 @@ void fma_fill_table(contract *c, LLVMValueRef k) {
 static void gather(contract *c, fma_operand *o, LLVMValueRef k0) {
     emit *e = c->e;
     const ir_kinst *in = &c->k->inst[o->inst];
+    const fma_way *w = &o->way[FMA_SINGLES];
     LLVMValueRef read[FMA_LOADS];
     em_branch b = em_if(e, o->can);
-    for (int p = 0; p < o->passes; p++) {
-        LLVMValueRef i = em_add(e, o->k, num(c, p * (IR_GPU_THREADS / o->rows)));
-        LLVMValueRef off = LLVMBuildLoad2(e->b, e->t_i32, table_at(c, k0, i), "");
-        LLVMSetAlignment(off, 4);
-        off = em_add(e, o->offset[0], LLVMBuildSExt(e->b, off, e->t_i64, ""));
+    for (int p = 0; p < w->passes; p++) {
+        LLVMValueRef i = em_add(e, w->k, num(c, p * w->k_step));
+        LLVMValueRef off = em_add(e, o->offset[0], fma_table_offset(c, k0, i));
         read[p] = em_cast(e, em_load(e, in->index, off, num(c, 1), NULL), in->dtype, c->acc);
     }
     LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
     em_endif(e, &b);
-    for (int p = 0; p < o->passes; p++) {
+    for (int p = 0; p < w->passes; p++) {
         o->value[p] = LLVMBuildPhi(e->b, c->t_acc, "");
         LLVMAddIncoming(o->value[p], (LLVMValueRef[]){read[p], LLVMConstNull(c->t_acc)},
                         (LLVMBasicBlockRef[]){then, b.other}, 2);
@@ -184,10 +204,11 @@ static LLVMValueRef product_or_0(contract *c, LLVMValueRef k, LLVMValueRef v) {
 
 static void put_gathered(contract *c, const fma_operand *o, LLVMValueRef to, LLVMValueRef k0) {
     emit *e = c->e;
-    to = em_gep(e, to, c->t_acc, em_add(e, em_mul(e, o->k, num(c, o->line)), o->row));
-    for (int p = 0; p < o->passes; p++) {
-        LLVMValueRef at = em_gep(e, to, c->t_acc, num(c, p * (IR_GPU_THREADS / o->rows) * o->line));
-        LLVMValueRef k = em_add(e, em_add(e, k0, o->k), num(c, p * (IR_GPU_THREADS / o->rows)));
+    const fma_way *w = &o->way[FMA_SINGLES];
+    to = em_gep(e, to, c->t_acc, em_add(e, em_mul(e, w->k, num(c, o->line)), w->row));
+    for (int p = 0; p < w->passes; p++) {
+        LLVMValueRef at = em_gep(e, to, c->t_acc, num(c, p * w->k_step * o->line));
+        LLVMValueRef k = em_add(e, em_add(e, k0, w->k), num(c, p * w->k_step));
         LLVMSetAlignment(LLVMBuildStore(e->b, product_or_0(c, k, o->value[p]), at), ir_dtypes[c->acc].bytes);
     }
 }
@@ -195,12 +216,15 @@ static void put_gathered(contract *c, const fma_operand *o, LLVMValueRef to, LLV
 void fma_begin_tile(contract *c) {
     for (int i = 0; i < 2; i++) {
         fma_operand *o = &c->operand[i];
-        if (o->is_gathered) {
-            find_column(c, o);
-            continue;
+        if (o->is_copied) {
+            fma_begin_copies(c, o);
+        } else if (o->is_gathered) {
+            o->offset[0] = fma_gather_column(c, o);
+            o->can = em_icmp(c->e, LLVMIntSGT, c->s.size[IR_GPU_PRODUCTS], num(c, 0));
+        } else {
+            o->can = fma_can_take_vectors(c, o);
+            if (o->can) find_rows(c, o);
         }
-        o->can = can_read_vectors(c, o);
-        if (o->can) find_rows(c, o);
     }
 }
 
@@ -212,8 +236,14 @@ void fma_begin(contract *c, LLVMValueRef k) {
     emit *e = c->e;
     for (int i = 0; i < 2; i++) {
         fma_operand *o = &c->operand[i];
-        if (!o->can || o->is_gathered) continue;
-        LLVMValueRef ahead = em_mul(e, em_add(e, k, o->k), k_stride(c, o));
+        if (o->is_gathered) continue;
+        if (o->is_copied) {
+            LLVMValueRef bytes = num(c, ir_dtypes[c->acc].bytes);
+            o->copy.from = em_gep(e, o->copy.from, e->t_i8, em_mul(e, em_mul(e, k, k_stride(c, o)), bytes));
+            continue;
+        }
+        if (!o->can) continue;
+        LLVMValueRef ahead = em_mul(e, em_add(e, k, o->way[FMA_VECTORS].k), k_stride(c, o));
         for (int r = 0; r < places_of(o); r++) o->offset[r] = em_add(e, o->offset[r], ahead);
     }
 }
@@ -222,8 +252,9 @@ int fma_places(contract *c, LLVMValueRef **out) {
     int n = 0;
     for (int i = 0; i < 2; i++) {
         fma_operand *o = &c->operand[i];
-        if (!o->can || o->is_gathered) continue;
-        for (int r = 0; r < places_of(o); r++) out[n++] = &o->offset[r];
+        if (o->is_gathered) continue;
+        if (o->is_copied) out[n++] = &o->copy.from;
+        for (int r = 0; !o->is_copied && o->can && r < places_of(o); r++) out[n++] = &o->offset[r];
     }
     return n;
 }
@@ -231,9 +262,10 @@ int fma_places(contract *c, LLVMValueRef **out) {
 static void fetch(contract *c, fma_operand *o, LLVMValueRef k0) {
     emit *e = c->e;
     const ir_kinst *in = &c->k->inst[o->inst];
+    const fma_way *w = &o->way[FMA_VECTORS];
     LLVMTypeRef type = LLVMVectorType(c->t_acc, (unsigned)c->vec);
-    for (int p = 0; p < o->passes; p++) {
-        LLVMValueRef off = em_add(e, o->offset[row_step(o) ? p : 0], em_mul(e, num(c, p * k_step(o)), k_stride(c, o)));
+    for (int p = 0; p < w->passes; p++) {
+        LLVMValueRef off = em_add(e, o->offset[w->row_step ? p : 0], em_mul(e, num(c, p * w->k_step), k_stride(c, o)));
         em_branch b = em_if(e, em_and(e, o->can, is_product(c, place_k(c, o, k0, p))));
         e->lanes = c->vec;
         e->is_aligned = true;
@@ -249,18 +281,33 @@ static void fetch(contract *c, fma_operand *o, LLVMValueRef k0) {
         o->offset[r] = em_add(e, o->offset[r], em_mul(e, num(c, c->t->step), k_stride(c, o)));
 }
 
-void fma_fetch(contract *c, LLVMValueRef k) {
+static LLVMValueRef part_of(contract *c, int operand, LLVMValueRef stage) {
+    LLVMValueRef to = em_add(c->e, stage, num(c, operand ? c->operand[0].line * c->t->step : 0));
+    return em_gep(c->e, c->shared, c->t_acc, to);
+}
+
+void fma_take(contract *c, LLVMValueRef stage, LLVMValueRef k) {
     for (int i = 0; i < 2; i++)
-        if (c->operand[i].can) (c->operand[i].is_gathered ? gather : fetch)(c, &c->operand[i], k);
+        if (c->operand[i].is_copied) fma_copy(c, &c->operand[i], part_of(c, i, stage), k);
+    if (has_copies(c)) gpu_call(c->e, "llvm.nvvm.cp.async.commit.group", NULL, 0, NULL, 0);
+    for (int i = 0; i < 2; i++)
+        if (!c->operand[i].is_copied && c->operand[i].can)
+            (c->operand[i].is_gathered ? gather : fetch)(c, &c->operand[i], k);
+}
+
+void fma_wait(contract *c, int but) {
+    LLVMValueRef n = em_i32(c->e, but);
+    if (has_copies(c)) gpu_call(c->e, "llvm.nvvm.cp.async.wait.group", NULL, 0, &n, 1);
 }
 
 static void put_vectors(contract *c, const fma_operand *o, LLVMValueRef to, LLVMValueRef k0) {
     emit *e = c->e;
+    const fma_way *w = &o->way[FMA_VECTORS];
     em_branch few;
-    to = em_gep(e, to, c->t_acc, em_add(e, em_mul(e, o->k, num(c, o->line)), o->row));
-    if (o->threads < IR_GPU_THREADS) few = em_if(e, em_icmp(e, LLVMIntSLT, c->thread, num(c, o->threads)));
-    for (int p = 0; p < o->passes; p++) {
-        LLVMValueRef at = em_gep(e, to, c->t_acc, num(c, p * (k_step(o) * o->line + row_step(o))));
+    to = em_gep(e, to, c->t_acc, em_add(e, em_mul(e, w->k, num(c, o->line)), w->row));
+    if (w->threads < IR_GPU_THREADS) few = em_if(e, em_icmp(e, LLVMIntSLT, c->thread, num(c, w->threads)));
+    for (int p = 0; p < w->passes; p++) {
+        LLVMValueRef at = em_gep(e, to, c->t_acc, num(c, p * (w->k_step * o->line + w->row_step)));
         LLVMValueRef v = product_or_0(c, place_k(c, o, k0, p), o->value[p]);
         if (o->is_row_fast) {
             LLVMSetAlignment(LLVMBuildStore(e->b, v, at), 16);
@@ -272,7 +319,7 @@ static void put_vectors(contract *c, const fma_operand *o, LLVMValueRef to, LLVM
             LLVMSetAlignment(one, ir_dtypes[c->acc].bytes);
         }
     }
-    if (o->threads < IR_GPU_THREADS) em_endif(e, &few);
+    if (w->threads < IR_GPU_THREADS) em_endif(e, &few);
 }
 
 /* Evaluated one by one, straight to shared memory. */
@@ -302,12 +349,12 @@ static void put_elements(contract *c, const fma_operand *o, LLVMValueRef to, LLV
     *c = around;
 }
 
-void fma_put(contract *c, LLVMValueRef buffer, LLVMValueRef k) {
+void fma_put(contract *c, LLVMValueRef stage, LLVMValueRef k) {
     emit *e = c->e;
     for (int i = 0; i < 2; i++) {
         const fma_operand *o = &c->operand[i];
-        LLVMValueRef to = em_add(e, buffer, num(c, i ? c->operand[0].line * c->t->step : 0));
-        to = em_gep(e, c->shared, c->t_acc, to);
+        if (o->is_copied) continue;
+        LLVMValueRef to = part_of(c, i, stage);
         if (o->is_gathered) {
             put_gathered(c, o, to, k);
             continue;

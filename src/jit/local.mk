@@ -21,6 +21,7 @@ jit_sources += %D%/gpu_map.c
 jit_sources += %D%/gpu_row.c
 jit_sources += %D%/gpu_scan.c
 jit_sources += %D%/gpu_contract.c
+jit_sources += %D%/gpu_contract_copy.c
 jit_sources += %D%/gpu_contract_load.c
 jit_sources += %D%/gpu_mma.c
 jit_sources += %D%/gpu_mma_load.c
