@@ -181,6 +181,20 @@ static void place_reduction(planner *p, ir_id id) {
 }
 
 /* ---- contractions ---- */
+/* A costly operand is stored before the contraction: as it is, or what it is turned from where others read that too, so
+ * that all read the same memory. */
+static void store_operand(planner *p, ir_id id) {
+    const ir_id root = plan_behind_views(p, id);
+    bool is_turned = true;
+    for (ir_id at = id; at != root; at = ir_at(p->g, at)->in[0]) is_turned &= ir_at(p->g, at)->op == IR_OP_TRANSPOSE;
+    if (!is_turned || p->uses[root] < 2) {
+        plan_store_floating(p, id, IR_REASON_RECOMPUTE);
+        return;
+    }
+    plan_store_floating(p, root, IR_REASON_RECOMPUTE);
+    for (ir_id at = id; at != root; at = ir_at(p->g, at)->in[0]) p->info[at].avail = p->info[root].avail;
+}
+
 static void place_operands(planner *p, const ir_node *n) {
     for (int i = 0; i < 2; i++) {
         ir_id root = plan_behind_views(p, n->in[i]);
@@ -195,8 +209,7 @@ static void place_operands(planner *p, const ir_node *n) {
             subtree s = plan_measure_subtree(p, n->in[i]);
             if (s.n > 0 &&
                 (s.leaves > MAX_CLUSTER_LEAVES / 2 - 2 || (s.is_costly && i == 0 && !p->info[root].is_wanted)))
-                plan_store_floating(
-                    p, n->in[i], IR_REASON_RECOMPUTE); /* packing evaluates operand 0 once for every block of columns */
+                store_operand(p, n->in[i]); /* packing evaluates operand 0 once for every block of columns */
         }
     }
 }
@@ -688,6 +701,7 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
     for (uint32_t r = 0; r < g->results.n; r++) p.saved[r] = -1;
     fu_push(a, &p.clusters, (cluster){.step = -1});
     p.goes_last = ir_goes_last(a, g);
+    p.uses = ir_use_counts(a, g);
     plan_find_fast_dims(&p);
     plan_take_hints(&p);
     if (options->no_fuse) mark_unfused(&p);

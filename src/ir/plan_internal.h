@@ -76,6 +76,7 @@ typedef struct planner {
     fu_vec(cluster) clusters; /* [0] unused */
     bool *is_checked;         /* by node id: its indices have a step */
     const bool *goes_last;    /* by node id: ir_goes_last */
+    const uint32_t *uses;     /* by node id: ir_use_counts */
     int8_t *fast_dim;         /* by node id: along which elements are adjacent, for the order of sums (plan_order.c) */
 } planner;
 

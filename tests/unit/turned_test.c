@@ -47,6 +47,30 @@ Test(turned, what_is_wanted_transposed) {
     check_turned("%c = matmul(%x, %w) %y = relu(%c) return %y", 512, 40, false);
 }
 
+/* A costly operand is stored once, as its other readers have it: kernels of a plan, and what it has in memory between. */
+static void check_stored(const char *body, unsigned kernels, int64_t elements) {
+    char text[300];
+    snprintf(text, sizeof text, "func @f(%%x: f32[60, 60]) -> %s { %s }",
+             strchr(strstr(body, "return"), ',') ? "(f32[60, 60], f32[60, 60])" : "f32[60, 60]", body);
+    text_start();
+    const ir_plan *p = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V4});
+    int64_t stored = 0;
+    for (unsigned i = 0; i < p->steps.n; i++)
+        for (int b = 0; b < p->steps.at[i].kernel->n_buffers; b++)
+            stored += p->steps.at[i].kernel->buffer[b].is_output ? 3600 : 0;
+    cr_expect(p->steps.n == kernels && stored == elements, "%s: %u kernels, %ld elements", text, p->steps.n,
+              (long)stored);
+    text_stop();
+}
+
+Test(turned, a_costly_operand_is_stored_once) {
+    check_stored("%e = exp(%x) %t = transpose(%e) %y = matmul(%t, %e) return %y", 2, 7200);
+    check_stored("%e = exp(%x) %t = transpose(%e) %y = matmul(%t, %x) return %y, %e", 2, 7200);
+    check_stored("%e = exp(%x) %t = transpose(%e) %y = matmul(%t, %t) return %y", 2, 7200);
+    check_stored("%e = exp(%x) %t = transpose(%e) %y = matmul(%t, %x) return %y", 2, 7200);
+    check_stored("%e = exp(%x) %t = transpose(%e) %y = matmul(%t, %e) %z = add(%y, %t) return %z", 2, 7200);
+}
+
 /* Numbers without order, of every exponent from 2^-20 to 2^20. */
 static float *numbers(size_t n, uint32_t seed) {
     float *x = malloc(n * sizeof *x);
