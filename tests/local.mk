@@ -30,7 +30,7 @@ script_tests += %D%/layers.sh
 unit_tests += %D%/cuda/ptx_test
 %C%_cuda_ptx_test_SOURCES = %D%/cuda/ptx_test.c $(ptx_sources)
 %C%_cuda_ptx_test_LDADD = $(base_test_libs) -lm
-ptx_sources = %D%/cuda/ptx_parse.c %D%/cuda/ptx_run.c %D%/cuda/ptx_warp.c %D%/cuda/ptx_alu.c %D%/cuda/ptx_fast.c %D%/cuda/ptx_count.c %D%/cuda/ptx_wgmma.c
+ptx_sources = %D%/cuda/ptx_parse.c %D%/cuda/ptx_run.c %D%/cuda/ptx_warp.c %D%/cuda/ptx_mbarrier.c %D%/cuda/ptx_alu.c %D%/cuda/ptx_fast.c %D%/cuda/ptx_count.c %D%/cuda/ptx_wgmma.c
 # the driver of CUDA that tests run on (tests/cuda/README.md)
 fake_sources = %D%/cuda/fake_device.c %D%/cuda/fake_memory.c %D%/cuda/fake_stream.c %D%/cuda/fake_copy.c %D%/cuda/fake_module.c
 check_LTLIBRARIES = %D%/cuda/libcuda_fake.la

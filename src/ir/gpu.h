@@ -70,6 +70,7 @@ typedef struct ir_gpu_launch {
         chunks; /* parts that a reduced row, or the products of a contraction, are cut into; each gives a partial result */
     int tile;              /* contract and window: of ir_gpu_mma_tiles or ir_gpu_fma_tiles, or IR_GPU_WINDOW_DIRECT */
     int64_t scratch_bytes; /* of the call, kept between phases */
+    bool goes_on;   /* blocks are resident, one a multiprocessor: more along x than there are of these gain nothing */
     int n_counters; /* reduce, cut into parts: one for each row (column form: row and 32 columns); the last part joins them */
 } ir_gpu_launch;
 int ir_gpu_words(const ir_kernel *k);
@@ -135,11 +136,16 @@ typedef struct ir_gpu_mma_tile {
 } ir_gpu_mma_tile;
 enum { IR_GPU_MMA_TILES = 7, IR_GPU_MMA_SPLIT = 128 /* bytes along k that a part begins at */ };
 extern const ir_gpu_mma_tile ir_gpu_mma_tiles[IR_GPU_MMA_TILES];
-static inline int ir_gpu_mma_threads(const ir_gpu_mma_tile *t) { return t->warps_m * t->warps_n * IR_GPU_WARP; }
 /* Does a kernel have code for this tile? is_wgmma: by the instructions of four warps together (jit/gpu_wgmma.c). */
 bool ir_gpu_mma_has_tile(const ir_kernel *k, int tile);
 bool ir_gpu_mma_is_wgmma(int tile);
-int ir_gpu_mma_shared(const ir_kernel *k, const ir_gpu_mma_tile *t); /* bytes */
+/* Tiles of wgmma, of a kernel both of whose operands are copied: the tile's warps multiply, IR_GPU_MMA_COPIERS threads
+ * more copy (jit/gpu_wgmma_roles.c). Shared memory then has, behind the pieces, IR_GPU_MMA_OUT bytes of each of the
+ * tile's warps for results on their way out, and two barriers a stage. Blocks go on to the next of their tiles. */
+enum { IR_GPU_MMA_COPIERS = 128, IR_GPU_MMA_OUT = 4096, IR_GPU_MMA_BARRIER = 8 /* bytes */ };
+bool ir_gpu_mma_has_roles(const ir_kernel *k, int tile);
+int ir_gpu_mma_threads(const ir_kernel *k, int tile); /* of a block */
+int ir_gpu_mma_shared(const ir_kernel *k, int tile);  /* bytes */
 /* A convolution's operand 1 is gathered: threads read its elements where they lie. Where the products of a piece are,
  * from their column on, is said by a table, behind the pieces in shared memory: i32, of this piece and of the next. */
 enum { IR_GPU_MMA_TABLE = 2 * 128 * 4 /* bytes; a piece has up to 128 elements */ };

@@ -29,8 +29,21 @@ enum {
 
 bool ir_gpu_mma_is_wgmma(int tile) { return tile == GROUP_LARGE || tile == GROUP_WIDE; }
 
-int ir_gpu_mma_shared(const ir_kernel *k, const ir_gpu_mma_tile *t) {
+bool ir_gpu_mma_has_roles(const ir_kernel *k, int tile) {
+    return ir_gpu_mma_is_wgmma(tile) && ir_gpu_mma_buffer(k, 0) >= 0 && ir_gpu_mma_buffer(k, 1) >= 0;
+}
+
+static int warps_of(int tile) { return ir_gpu_mma_tiles[tile].warps_m * ir_gpu_mma_tiles[tile].warps_n; }
+
+int ir_gpu_mma_threads(const ir_kernel *k, int tile) {
+    return warps_of(tile) * IR_GPU_WARP + (ir_gpu_mma_has_roles(k, tile) ? IR_GPU_MMA_COPIERS : 0);
+}
+
+int ir_gpu_mma_shared(const ir_kernel *k, int tile) {
+    const ir_gpu_mma_tile *t = &ir_gpu_mma_tiles[tile];
     int operands = (t->rows + t->columns) * t->k_bytes * t->stages, result = t->rows * t->columns * 4;
+    if (ir_gpu_mma_has_roles(k, tile))
+        return operands + IR_GPU_MMA_OUT * warps_of(tile) + 2 * IR_GPU_MMA_BARRIER * t->stages;
     if (k->kind == IR_KERNEL_WINDOW) operands += IR_GPU_MMA_TABLE;
     return operands > result ? operands : result;
 }
@@ -152,12 +165,13 @@ void ir_gpu_plan_mma_tile(const ir_kernel *k, const int64_t *size, int tile, ir_
         int64_t part = ir_round_up(ir_ceil_div(k_bytes, out->chunks), IR_GPU_MMA_SPLIT);
         out->chunks = ir_ceil_div(k_bytes, part);
     }
-    const uint32_t threads = (uint32_t)ir_gpu_mma_threads(&ir_gpu_mma_tiles[tile]);
+    const uint32_t threads = (uint32_t)ir_gpu_mma_threads(k, tile);
     out->tile = tile;
     out->block[0][0] = threads;
-    out->shared_bytes[0] = (uint32_t)ir_gpu_mma_shared(k, &ir_gpu_mma_tiles[tile]);
-    out->grid[0][0] = grid_at_most(ir_times(tiles, out->chunks), INT32_MAX);
-    out->grid[0][1] = grid_at_most(g.batches, GRID_Y_MAX);
+    out->shared_bytes[0] = (uint32_t)ir_gpu_mma_shared(k, tile);
+    out->goes_on = ir_gpu_mma_has_roles(k, tile);
+    out->grid[0][0] = grid_at_most(ir_times(out->goes_on ? blocks : tiles, out->chunks), INT32_MAX);
+    out->grid[0][1] = out->goes_on ? 1 : grid_at_most(g.batches, GRID_Y_MAX);
     if (out->chunks == 1) return;
     int64_t elements = ir_times(ir_times(g.batches, g.m), ir_round_up(g.n, IR_GPU_VECTOR));
     out->n_phases = 2;

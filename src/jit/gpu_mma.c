@@ -247,6 +247,7 @@ static void emit_tile(mma *m, int tile) {
     emit *e = m->e;
     warp_tile w;
     m->t = &ir_gpu_mma_tiles[tile];
+    m->n_threads = ir_gpu_mma_threads(m->k, tile);
     mma_lay_out(m, ir_gpu_mma_is_wgmma(tile));
     if (ir_gpu_mma_is_wgmma(tile)) {
         mma_emit_wgmma(m);
@@ -299,29 +300,36 @@ static LLVMValueRef tiles_along(mma *m, ir_gpu_axis axis, LLVMValueRef log) {
     return LLVMBuildLShr(e->b, em_add(e, m->s.size[axis], most), log, "");
 }
 
-static void emit_products(mma *m) {
+void mma_count_tiles(mma *m) {
     emit *e = m->e;
     const int bytes = m->operand[0].bytes;
-    LLVMValueRef batches = m->s.size[IR_GPU_BATCHES], k = m->s.size[IR_GPU_PRODUCTS],
-                 unit = mma_num(m, IR_GPU_MMA_SPLIT / bytes);
-    LLVMValueRef tiles_m = tiles_along(m, IR_GPU_ROWS, m->rows_log),
-                 tiles_n = tiles_along(m, IR_GPU_COLUMNS, m->columns_log);
-    LLVMValueRef tiles = em_mul(e, tiles_m, tiles_n);
-    LLVMValueRef length = LLVMBuildUDiv(e->b, em_add(e, k, em_sub(e, m->parts, mma_num(m, 1))), m->parts, "");
-    length = em_add(e, length, em_sub(e, unit, mma_num(m, 1)));
-    length = em_and(e, length, mma_num(m, -(IR_GPU_MMA_SPLIT / bytes)));
-    em_loop lb = em_for(e, gpu_special(e, "ctaid.y"), batches, gpu_special(e, "nctaid.y"));
+    LLVMValueRef k = m->s.size[IR_GPU_PRODUCTS], unit = mma_num(m, IR_GPU_MMA_SPLIT / bytes);
+    m->tiles_m = tiles_along(m, IR_GPU_ROWS, m->rows_log);
+    m->tiles_n = tiles_along(m, IR_GPU_COLUMNS, m->columns_log);
+    m->tiles = em_mul(e, m->tiles_m, m->tiles_n);
+    m->length = LLVMBuildUDiv(e->b, em_add(e, k, em_sub(e, m->parts, mma_num(m, 1))), m->parts, "");
+    m->length = em_add(e, m->length, em_sub(e, unit, mma_num(m, 1)));
+    m->length = em_and(e, m->length, mma_num(m, -(IR_GPU_MMA_SPLIT / bytes)));
+}
+
+void mma_enter_tile(mma *m, LLVMValueRef part, LLVMValueRef number) {
+    emit *e = m->e;
+    m->part = part;
+    find_tile(m, mma_i32(m, number), mma_i32(m, m->tiles_m), mma_i32(m, m->tiles_n));
+    m->k_begin = em_mul(e, part, m->length);
+    m->k_end = em_add(e, m->k_begin, m->length);
+    m->k_end = em_min(e, m->k_end, m->s.size[IR_GPU_PRODUCTS]);
+}
+
+/* The tiles without roles, all of whose threads copy and multiply. */
+static void emit_products(mma *m, const int *tile, int n_tiles) {
+    emit *e = m->e;
+    mma_count_tiles(m);
+    em_loop lb = em_for(e, gpu_special(e, "ctaid.y"), m->s.size[IR_GPU_BATCHES], gpu_special(e, "nctaid.y"));
     mma_enter_batch(m, lb.i);
-    em_loop lt = em_for(e, gpu_special(e, "ctaid.x"), em_mul(e, tiles, m->parts), gpu_special(e, "nctaid.x"));
-    m->part = LLVMBuildUDiv(e->b, lt.i, tiles, "");
-    find_tile(m, mma_i32(m, LLVMBuildURem(e->b, lt.i, tiles, "")), mma_i32(m, tiles_m), mma_i32(m, tiles_n));
-    m->k_begin = em_mul(e, m->part, length);
-    m->k_end = em_add(e, m->k_begin, length);
-    m->k_end = em_min(e, m->k_end, k);
+    em_loop lt = em_for(e, gpu_special(e, "ctaid.x"), em_mul(e, m->tiles, m->parts), gpu_special(e, "nctaid.x"));
+    mma_enter_tile(m, LLVMBuildUDiv(e->b, lt.i, m->tiles, ""), LLVMBuildURem(e->b, lt.i, m->tiles, ""));
     em_branch b[IR_GPU_MMA_TILES];
-    int tile[IR_GPU_MMA_TILES], n_tiles = 0;
-    for (int i = 0; i < IR_GPU_MMA_TILES; i++)
-        if (ir_gpu_mma_has_tile(m->k, i)) tile[n_tiles++] = i;
     for (int i = 0; i < n_tiles - 1; i++) {
         b[i] = em_if(e, em_icmp(e, LLVMIntEQ, m->tile, mma_num(m, tile[i])));
         emit_tile(m, tile[i]);
@@ -336,15 +344,46 @@ static void emit_products(mma *m) {
     em_end(e, &lb);
 }
 
-static LLVMValueRef of_tile(mma *m, bool is_columns) {
+/* log2 of the rows or columns of the launch's tile, one of these. */
+static LLVMValueRef of_tile(mma *m, const int *tile, int n_tiles, bool is_columns) {
     LLVMValueRef log = NULL;
-    for (int i = IR_GPU_MMA_TILES - 1; i >= 0; i--) {
-        const ir_gpu_mma_tile *t = &ir_gpu_mma_tiles[i];
-        if (!ir_gpu_mma_has_tile(m->k, i)) continue;
+    for (int i = n_tiles - 1; i >= 0; i--) {
+        const ir_gpu_mma_tile *t = &ir_gpu_mma_tiles[tile[i]];
         LLVMValueRef own = mma_num(m, __builtin_ctz((unsigned)(is_columns ? t->columns : t->rows)));
-        log = log ? em_select(m->e, em_icmp(m->e, LLVMIntEQ, m->tile, mma_num(m, i)), own, log) : own;
+        log = log ? em_select(m->e, em_icmp(m->e, LLVMIntEQ, m->tile, mma_num(m, tile[i])), own, log) : own;
     }
     return log;
+}
+
+static void choose_among(mma *m, const int *tile, int n_tiles) {
+    m->rows_log = of_tile(m, tile, n_tiles, false);
+    m->columns_log = of_tile(m, tile, n_tiles, true);
+}
+
+/* Of tiles whose warps have roles each has loops of its own. */
+static void emit_first_launch(mma *m) {
+    emit *e = m->e;
+    int with_roles[IR_GPU_MMA_TILES], without[IR_GPU_MMA_TILES], n_with = 0, n_without = 0;
+    for (int i = 0; i < IR_GPU_MMA_TILES; i++) {
+        if (!ir_gpu_mma_has_tile(m->k, i)) continue;
+        if (ir_gpu_mma_has_roles(m->k, i)) with_roles[n_with++] = i;
+        else without[n_without++] = i;
+    }
+    em_branch b[IR_GPU_MMA_TILES];
+    if (n_with) gpu_limit(e, ir_gpu_mma_threads(m->k, with_roles[0]), 1);
+    for (int i = 0; i < n_with; i++) {
+        const bool is_last = i == n_with - 1 && !n_without;
+        if (!is_last) b[i] = em_if(e, em_icmp(e, LLVMIntEQ, m->tile, mma_num(m, with_roles[i])));
+        choose_among(m, &with_roles[i], 1);
+        m->t = &ir_gpu_mma_tiles[with_roles[i]];
+        mma_emit_roles(m);
+        if (!is_last) em_else(e, &b[i]);
+    }
+    if (n_without) {
+        choose_among(m, without, n_without);
+        emit_products(m, without, n_without);
+    }
+    for (int i = n_with - (n_without ? 1 : 2); i >= 0; i--) em_endif(e, &b[i]);
 }
 
 /* As much as the launch asks for. */
@@ -385,10 +424,8 @@ void gpu_emit_mma(emit *e) {
     m->tile = em_lshr(e, m->flags, IR_GPU_MMA_TILE);
     m->parts = gpu_word(e, IR_GPU_WORD_CHUNKS);
     if (m->operand[1].is_gathered) gpu_limit(e, IR_GPU_THREADS, 1);
-    m->rows_log = of_tile(m, false);
-    m->columns_log = of_tile(m, true);
     em_branch b = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, mma_num(m, 0)));
-    emit_products(m);
+    emit_first_launch(m);
     em_else(e, &b);
     mma_emit_sums(m);
     em_endif(e, &b);

@@ -18,11 +18,12 @@ typedef struct mma_operand {
     int lines, line_bytes, at;                /* at: offset in the stage */
     int segment; /* wgmma: longer lines than 128 bytes are cut into columns of 128, this many bytes apart; else 0 */
     /* asynchronous copies: what they are for this thread, in this block */
-    LLVMValueRef can, first, line, element, k_of_thread, row_bytes[8], to, step, pass_step;
-    LLVMValueRef has_all_rows; /* i1: none of the block's rows is outside the matrix */
-    int passes, lines_of_pass;
-    LLVMValueRef chunk;              /* gathers: i32, the first of the thread's chunks of its line */
-    LLVMValueRef read[8], is_inside; /* gathers: what was read of a piece; i1: is there such a piece? */
+    LLVMValueRef can, first, line, element, k_of_thread, to, step, pass_step;
+    LLVMValueRef rows_left;             /* i32: from this thread's first element on, up to those of a piece */
+    LLVMValueRef has_all_rows;          /* i1: none of the block's rows is outside the matrix */
+    int passes, lines_of_pass, columns; /* columns: a thread copies of each of its lines, a part of the line apart */
+    LLVMValueRef chunk;                 /* gathers: i32, the first of the thread's chunks of its line */
+    LLVMValueRef read[8], is_inside;    /* gathers: what was read of a piece; i1: is there such a piece? */
 } mma_operand;
 
 typedef struct mma {
@@ -32,9 +33,10 @@ typedef struct mma {
     int dim[3], matmul; /* dim: the innermost of rows, columns, products */
     ir_dtype acc;
     LLVMTypeRef t_acc;
-    LLVMValueRef shared, thread, lane, warp;  /* i32, but shared */
-    LLVMValueRef flags, tile, parts, threads; /* i64; threads of the block */
-    LLVMValueRef rows_log, columns_log;       /* i64: of the block's tile */
+    LLVMValueRef shared, thread, lane, warp;      /* i32, but shared */
+    LLVMValueRef flags, tile, parts, threads;     /* i64; threads of the block */
+    LLVMValueRef rows_log, columns_log;           /* i64: of the block's tile */
+    LLVMValueRef tiles_m, tiles_n, tiles, length; /* i64: of a batch; products of a part */
     LLVMValueRef batch, part, m0, n0, k_begin, k_end;
     LLVMValueRef index[IR_KERNEL_MAX_DIMS], batch_off[IR_KERNEL_MAX_BUFFERS];
     const ir_gpu_mma_tile *t; /* the one whose code is being made */
@@ -64,6 +66,9 @@ LLVMValueRef mma_load_value(emit *e, em_values *v, const ir_kinst *inst, void *p
 LLVMValueRef mma_offset(const mma_point *at, int buffer);
 
 void mma_enter_batch(mma *m, LLVMValueRef number);
+/* How many tiles a batch has, and where one of them is: of a part of k, all as i64. */
+void mma_count_tiles(mma *m);
+void mma_enter_tile(mma *m, LLVMValueRef part, LLVMValueRef number);
 
 /* ---- gpu_mma.c: the loop along k ---- */
 void mma_commit(mma *m); /* of asynchronous copies so far, a group */
@@ -78,8 +83,15 @@ void mma_gather(mma *m, LLVMValueRef stage, LLVMValueRef k); /* much of it is pu
 void mma_put_gathered(mma *m, LLVMValueRef stage, LLVMValueRef k);
 void mma_begin_from(mma *m, em_loop *l, LLVMValueRef from[2]); /* from[] as phis of a loop */
 void mma_next_from(mma *m, LLVMValueRef phi[2], LLVMValueRef next[2]);
-/* gpu_wgmma.c: the loop along k by wgmma, m->t being laid out; up to the results in shared memory. */
+/* ---- gpu_wgmma.c: the loop along k by wgmma, m->t being laid out; up to the results in shared memory ---- */
 void mma_emit_wgmma(mma *m);
+void mma_emit_asm(mma *m, const char *text); /* an instruction with effects on memory, without operands */
+/* Addresses (i32) in shared memory of what four warps multiply, in the first stage: group: which four. */
+void mma_first_operands(mma *m, LLVMValueRef group, LLVMValueRef first[2]);
+/* The products of one piece begin, as a group; first: of the operands in its stage. */
+void mma_multiply_group(mma *m, LLVMValueRef first[2], LLVMValueRef stage, LLVMValueRef *acc);
+/* gpu_wgmma_roles.c: all tiles of the block, m->t, by warps that copy and warps that multiply. */
+void mma_emit_roles(mma *m);
 
 /* What permutes the chunks of a line (an i32 number): xor with this. */
 LLVMValueRef mma_permutation(mma *m, const mma_operand *p, LLVMValueRef line);
@@ -94,5 +106,8 @@ void mma_load_piece(mma *m, int operand, LLVMValueRef stage, LLVMValueRef k, LLV
  * to a part's sums; the sums of all parts to the results (the second launch). */
 void mma_stage_result(mma *m, LLVMValueRef *acc, int n_m, int n_n, LLVMValueRef row, LLVMValueRef column_chunk);
 void mma_emit_epilogue(mma *m);
+/* The results of one warp, its accumulators of 16 rows from `row` on (i32, of the tile), by IR_GPU_MMA_OUT bytes of
+ * shared memory of its own from `place` on: without a barrier of the block. */
+void mma_emit_warp_results(mma *m, LLVMValueRef *acc, LLVMValueRef row, LLVMValueRef place);
 void mma_emit_sums(mma *m);
 #endif

@@ -9,7 +9,7 @@
  * the next barrier but one. */
 #include "jit/gpu_mma.h"
 
-enum { SEGMENT = 128 };
+enum { SEGMENT = 128, EIGHT = 8 };
 
 LLVMValueRef mma_permutation(mma *m, const mma_operand *p, LLVMValueRef line) {
     int chunks = (p->segment ? SEGMENT : p->line_bytes) / 16;
@@ -34,7 +34,6 @@ static LLVMValueRef place(mma *m, const mma_operand *p, LLVMValueRef line, LLVMV
 
 void mma_lay_out(mma *m, bool is_wgmma) {
     int at = 0;
-    m->n_threads = ir_gpu_mma_threads(m->t);
     for (int o = 0; o < 2; o++) {
         mma_operand *p = &m->operand[o];
         p->rows = o ? m->t->columns : m->t->rows;
@@ -46,6 +45,15 @@ void mma_lay_out(mma *m, bool is_wgmma) {
         at += p->lines * p->line_bytes;
     }
     m->stage_bytes = at;
+}
+
+/* Bytes of so many elements (i32), of 16. */
+static LLVMValueRef bytes_of(mma *m, LLVMValueRef n, int bytes) {
+    emit *e = m->e;
+    LLVMValueRef none = em_i32(e, 0), most = em_i32(e, 16 / bytes);
+    n = em_max(e, n, none);
+    n = em_min(e, n, most);
+    return em_mul(e, n, em_i32(e, bytes));
 }
 
 /* Bytes of the 16 from element `at` on that are before `end` (i64). */
@@ -193,6 +201,9 @@ void mma_begin_copies(mma *m, int operand) {
     }
     if (p->buffer < 0 && !p->has_vectors) return;
     int chunks = p->line_bytes / 16;
+    /* the permutation of all passes is that of the first: whole eights of lines */
+    p->columns = p->segment && chunks > m->n_threads / EIGHT ? chunks * EIGHT / m->n_threads : 1;
+    chunks /= p->columns;
     p->lines_of_pass = m->n_threads / chunks;
     p->passes = p->lines / p->lines_of_pass;
     int log = __builtin_ctz((unsigned)chunks);
@@ -215,25 +226,39 @@ void mma_begin_copies(mma *m, int operand) {
     p->has_all_rows = em_icmp(e, LLVMIntSLE, em_add(e, row0, mma_num(m, p->rows)), rows);
     p->pass_step = em_mul(e, p->is_turned ? stride[m->dim[IR_GPU_PRODUCTS]] : stride[p->row_dim],
                           mma_num(m, p->lines_of_pass * p->bytes));
-    if (p->is_turned) {
-        p->row_bytes[0] = bytes_before(m, row, rows, p->bytes);
-        return;
-    }
-    for (int i = 0; i < p->passes; i++) {
-        LLVMValueRef at = em_add(e, row, mma_num(m, i * p->lines_of_pass));
-        p->row_bytes[i] = em_select(e, em_icmp(e, LLVMIntSLT, at, rows), em_i32(e, 16), em_i32(e, 0));
-    }
+    LLVMValueRef left = em_sub(e, rows, row), most = mma_num(m, p->rows), none = mma_num(m, 0);
+    left = em_min(e, left, most);
+    p->rows_left = mma_i32(m, em_max(e, left, none));
 }
 
-/* The copy of a pass; to: where that of the first goes. bytes: how many of the 16 are in the matrix; NULL: all. Returns
- * where the next pass begins. */
+/* The copies of a pass; to: where that of the first goes. bytes[]: how many of the 16 are in the matrix; NULL: all.
+ * Returns where the next pass begins. */
 static LLVMValueRef copy_pass(mma *m, const mma_operand *p, LLVMValueRef to, int pass, LLVMValueRef from,
-                              LLVMValueRef bytes) {
-    const int further = pass * p->lines_of_pass * (p->segment ? SEGMENT : p->line_bytes);
-    LLVMValueRef in[3] = {mma_at(m, mma_add(m, to, further)), from, bytes};
-    gpu_call(m->e, bytes ? "llvm.nvvm.cp.async.cg.shared.global.16.s" : "llvm.nvvm.cp.async.cg.shared.global.16", NULL,
-             0, in, bytes ? 3 : 2);
-    return pass + 1 < p->passes ? em_gep(m->e, from, m->e->t_i8, p->pass_step) : from;
+                              LLVMValueRef *bytes) {
+    emit *e = m->e;
+    const int line = pass * p->lines_of_pass * (p->segment ? SEGMENT : p->line_bytes),
+              part = p->line_bytes / p->columns;
+    for (int c = 0; c < p->columns; c++) {
+        LLVMValueRef in[3] = {mma_at(m, mma_add(m, to, line + c * (part / SEGMENT) * p->segment)),
+                              em_gep(e, from, e->t_i8, mma_num(m, c * part)), bytes ? bytes[c] : NULL};
+        gpu_call(e, bytes ? "llvm.nvvm.cp.async.cg.shared.global.16.s" : "llvm.nvvm.cp.async.cg.shared.global.16", NULL,
+                 0, in, bytes ? 3 : 2);
+    }
+    return pass + 1 < p->passes ? em_gep(e, from, e->t_i8, p->pass_step) : from;
+}
+
+/* The same value, of which LLVM does not see where it comes from, in this place: what is made of it is neither worked out
+ * in front of the loop nor of a branch, in registers that the other way lacks. */
+static LLVMValueRef hidden(mma *m, LLVMValueRef v) {
+    emit *e = m->e;
+    LLVMTypeRef type = LLVMTypeOf(v);
+    const bool is_pointer = LLVMGetTypeKind(type) == LLVMPointerTypeKind;
+    if (is_pointer) v = LLVMBuildPtrToInt(e->b, v, e->t_i64, "");
+    LLVMTypeRef in = LLVMTypeOf(v), fn = LLVMFunctionType(in, &in, 1, 0);
+    LLVMValueRef same =
+        LLVMGetInlineAsm(fn, "", 0, in == e->t_i64 ? "=l,0" : "=r,0", 4, 1, 0, LLVMInlineAsmDialectATT, 0);
+    v = LLVMBuildCall2(e->b, fn, same, &v, 1, "");
+    return is_pointer ? LLVMBuildIntToPtr(e->b, v, type, "") : v;
 }
 
 /* How many bytes are in the matrix costs ten instructions a copy, of the thread that also has to begin the products:
@@ -246,14 +271,20 @@ static void copy_piece(mma *m, const mma_operand *p, LLVMValueRef stage, LLVMVal
     for (int i = 0; i < p->passes; i++) at = copy_pass(m, p, to, i, at, NULL);
     em_else(e, &whole);
     if (!p->is_turned) along = bytes_before(m, at_k, m->k_end, p->bytes);
-    at = from;
+    to = hidden(m, to);
+    at = hidden(m, from);
+    LLVMValueRef rows_left = hidden(m, p->rows_left);
     for (int i = 0; i < p->passes; i++) {
-        LLVMValueRef bytes;
+        LLVMValueRef bytes[2];
         if (p->is_turned) {
             LLVMValueRef inside = em_icmp(e, LLVMIntSLT, em_add(e, at_k, mma_num(m, i * p->lines_of_pass)), m->k_end);
-            bytes = em_select(e, inside, p->row_bytes[0], em_i32(e, 0));
+            for (int c = 0; c < p->columns; c++) {
+                LLVMValueRef left = mma_add(m, rows_left, -c * p->rows / p->columns);
+                bytes[c] = em_select(e, inside, bytes_of(m, left, p->bytes), em_i32(e, 0));
+            }
         } else {
-            bytes = em_and(e, along, em_sub(e, em_i32(e, 0), em_lshr(e, p->row_bytes[i], 4)));
+            LLVMValueRef inside = em_icmp(e, LLVMIntSGT, rows_left, em_i32(e, i * p->lines_of_pass));
+            bytes[0] = em_select(e, inside, along, em_i32(e, 0));
         }
         at = copy_pass(m, p, to, i, at, bytes);
     }
@@ -296,6 +327,54 @@ static void compute_chunks(mma *m, int operand, LLVMValueRef stage, LLVMValueRef
     }
 }
 
+/* Elements of a chunk from `from` on, of which the first n are in the matrix: the others are 0. */
+static LLVMValueRef read_elements(mma *m, const mma_operand *p, LLVMValueRef from, LLVMValueRef n) {
+    emit *e = m->e;
+    LLVMTypeRef type = chunk_type(m, p), element = LLVMGetElementType(type);
+    LLVMValueRef last = mma_add(m, n, -1), chunk = LLVMGetPoison(type);
+    em_branch b = em_if(e, em_icmp(e, LLVMIntSGT, n, em_i32(e, 0)));
+    for (int i = 0; i < p->lanes; i++) {
+        LLVMValueRef at = em_i32(e, i), one;
+        one = LLVMBuildLoad2(e->b, element, em_gep(e, from, element, mma_i64(m, em_min(e, at, last))), "");
+        LLVMSetAlignment(one, (unsigned)p->bytes);
+        one = em_select(e, em_icmp(e, LLVMIntSGT, n, at), one, LLVMConstNull(element));
+        chunk = LLVMBuildInsertElement(e->b, chunk, one, at, "");
+    }
+    LLVMBasicBlockRef in = LLVMGetInsertBlock(e->b);
+    em_endif(e, &b);
+    LLVMValueRef phi = LLVMBuildPhi(e->b, type, "");
+    LLVMAddIncoming(phi, (LLVMValueRef[]){chunk, LLVMConstNull(type)}, (LLVMBasicBlockRef[]){in, b.other}, 2);
+    return phi;
+}
+
+/* The same chunks as copies have, where addresses do not allow these. */
+static void read_piece(mma *m, const mma_operand *p, LLVMValueRef stage, LLVMValueRef k, LLVMValueRef from) {
+    emit *e = m->e;
+    const int line_bytes = p->segment ? SEGMENT : p->line_bytes, part = p->line_bytes / p->columns;
+    em_loop l = em_for(e, mma_num(m, 0), mma_num(m, p->lines), mma_num(m, p->lines_of_pass));
+    LLVMValueRef at = em_loop_phi(e, &l, from), line = mma_i32(m, l.i), at_k = em_add(e, k, p->k_of_thread), n;
+    if (p->is_turned) at_k = em_add(e, at_k, l.i);
+    LLVMValueRef left = em_sub(e, m->k_end, at_k), most = mma_num(m, p->lanes);
+    LLVMValueRef to = em_add(e, em_add(e, stage, p->to), em_mul(e, line, em_i32(e, line_bytes)));
+    for (int c = 0; c < p->columns; c++) {
+        LLVMValueRef inside =
+            em_icmp(e, LLVMIntSGT, p->is_turned ? left : mma_i64(m, p->rows_left), p->is_turned ? mma_num(m, 0) : l.i);
+        if (p->is_turned) {
+            n = mma_add(m, p->rows_left, -c * p->rows / p->columns);
+            n = em_min(e, n, em_i32(e, p->lanes));
+        } else {
+            n = mma_i32(m, em_min(e, left, most));
+        }
+        n = em_select(e, inside, n, em_i32(e, 0));
+        LLVMValueRef chunk = read_elements(m, p, em_gep(e, at, e->t_i8, mma_num(m, c * part)), n);
+        LLVMValueRef place_of = mma_add(m, to, c * (part / SEGMENT) * p->segment);
+        LLVMSetAlignment(LLVMBuildStore(e->b, chunk, mma_at(m, place_of)), 16);
+    }
+    em_loop_next(e, at, em_gep(e, at, e->t_i8, p->pass_step));
+    em_end(e, &l);
+    gpu_keep_loop(e, &l);
+}
+
 /* Elements one by one. Threads side by side take what lies side by side in memory. */
 static void compute_piece(mma *m, int operand, LLVMValueRef stage, LLVMValueRef k) {
     emit *e = m->e;
@@ -322,10 +401,11 @@ static void compute_piece(mma *m, int operand, LLVMValueRef stage, LLVMValueRef 
     em_end(e, &l);
 }
 
-/* Pieces beyond the last one are not multiplied. */
-static void compute(mma *m, int operand, LLVMValueRef stage, LLVMValueRef k, bool by_chunks) {
+/* Pieces beyond the last one are not multiplied. from: of an operand that might be copied. */
+static void compute(mma *m, int operand, LLVMValueRef stage, LLVMValueRef k, LLVMValueRef from, bool by_chunks) {
     em_branch b = em_if(m->e, em_icmp(m->e, LLVMIntSLT, k, m->k_end));
-    if (by_chunks) compute_chunks(m, operand, stage, k);
+    if (from) read_piece(m, &m->operand[operand], stage, k, from);
+    else if (by_chunks) compute_chunks(m, operand, stage, k);
     else compute_piece(m, operand, stage, k);
     em_endif(m->e, &b);
 }
@@ -333,13 +413,13 @@ static void compute(mma *m, int operand, LLVMValueRef stage, LLVMValueRef k, boo
 void mma_load_piece(mma *m, int operand, LLVMValueRef stage, LLVMValueRef k, LLVMValueRef from) {
     const mma_operand *p = &m->operand[operand];
     if (!p->can) {
-        compute(m, operand, stage, k, false);
+        compute(m, operand, stage, k, NULL, false);
         return;
     }
     em_branch b = em_if(m->e, p->can);
     if (p->buffer >= 0) copy_piece(m, p, stage, k, from);
-    else compute(m, operand, stage, k, true);
+    else compute(m, operand, stage, k, NULL, true);
     em_else(m->e, &b);
-    compute(m, operand, stage, k, false);
+    compute(m, operand, stage, k, from, false);
     em_endif(m->e, &b);
 }

@@ -55,20 +55,29 @@ static LLVMValueRef scratch_at(mma *m, LLVMValueRef part, LLVMValueRef batch, LL
     return em_gep(e, e->scratch, m->t_acc, em_add(e, em_mul(e, i, pitch), column));
 }
 
-/* The epilogue on e->lanes sums from (row, column) on. */
-static void store_results(mma *m, LLVMValueRef row, LLVMValueRef column, LLVMValueRef sums) {
+/* The epilogue on e->lanes sums from at->x[rows, columns] on, up to what is stored. */
+static void evaluate(mma *m, mma_point *at, LLVMValueRef sums, em_values *v) {
+    const ir_kernel *k = m->k;
+    em_values_init(v, mma_load_value, at);
+    v->at[m->matmul] = em_cast(m->e, sums, m->acc, k->inst[m->matmul].dtype);
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_K_STORE) em_value(m->e, v, k->inst[i].in[0]);
+}
+
+static void store_values(mma *m, const mma_point *at, em_values *v) {
     emit *e = m->e;
     const ir_kernel *k = m->k;
-    mma_point at = {m, {row, column, NULL}, m->dim[IR_GPU_COLUMNS]};
-    em_values v;
-    em_values_init(&v, mma_load_value, &at);
-    v.at[m->matmul] = em_cast(e, sums, m->acc, k->inst[m->matmul].dtype);
-    for (int i = 0; i < k->n_insts; i++)
-        if (k->inst[i].op == IR_K_STORE) em_value(e, &v, k->inst[i].in[0]);
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_K_STORE)
-            em_store(e, k->inst[i].index, em_value(e, &v, k->inst[i].in[0]), mma_offset(&at, k->inst[i].index),
+            em_store(e, k->inst[i].index, em_value(e, v, k->inst[i].in[0]), mma_offset(at, k->inst[i].index),
                      e->stride[k->inst[i].index][m->dim[IR_GPU_COLUMNS]], NULL);
+}
+
+static void store_results(mma *m, LLVMValueRef row, LLVMValueRef column, LLVMValueRef sums) {
+    mma_point at = {m, {row, column, NULL}, m->dim[IR_GPU_COLUMNS]};
+    em_values v;
+    evaluate(m, &at, sums, &v);
+    store_values(m, &at, &v);
 }
 
 /* What the block has of the result: in sums of a part, or as results. */
@@ -115,6 +124,141 @@ void mma_emit_epilogue(mma *m) {
     emit_rows(m, 1, false);
     em_endif(e, &wide);
     em_endif(e, &parts);
+}
+
+/* ---- results of one warp: 16 rows, in slices of 64 columns ---- */
+enum { ROWS = 16, SLICE = 64, SLICE_LOG = 6, SLICE_BYTES = 4 * SLICE, AT_ONCE = 4 };
+
+/* Lines are permuted as above. */
+static void stage_slice(mma *m, LLVMValueRef *acc, LLVMValueRef place) {
+    emit *e = m->e;
+    LLVMValueRef line = em_lshr(e, m->lane, 2), x = mma_bits(m, line, 0, 2), at[4];
+    LLVMValueRef base = em_add(e, place, em_shl(e, line, SLICE_LOG + 2));
+    base = em_add(e, base, em_shl(e, mma_bits(m, m->lane, 0, 2), 3));
+    for (int j = 0; j < 4; j++) at[j] = mma_at(m, em_add(e, base, em_shl(e, em_xor(e, x, em_i32(e, j)), CHUNK_LOG)));
+    for (int j = 0; j < SLICE / 8; j++)
+        for (int half = 0; half < 2; half++) {
+            LLVMValueRef v = LLVMGetPoison(LLVMVectorType(m->t_acc, 2));
+            for (int c = 0; c < 2; c++)
+                v = LLVMBuildInsertElement(e->b, v, acc[4 * j + 2 * half + c], em_i32(e, c), "");
+            LLVMValueRef to = em_gep(e, at[j % 4], e->t_i8, mma_num(m, 8 * half * SLICE_BYTES + j / 4 * 4 * CHUNK));
+            LLVMSetAlignment(LLVMBuildStore(e->b, v, to), 8);
+        }
+}
+
+/* Up to AT_ONCE vectors of a slice: where they are in the result, and which of them lie in it. */
+typedef struct slice_part {
+    int n, lanes;
+    LLVMValueRef row[AT_ONCE], column[AT_ONCE], sums[AT_ONCE], inside[AT_ONCE];
+} slice_part;
+
+/* The lane's vectors from number `first` on, at_m and at_n: where the slice is. */
+static void read_slice(mma *m, LLVMValueRef place, LLVMValueRef first, LLVMValueRef at_m, LLVMValueRef at_n,
+                       slice_part *s) {
+    emit *e = m->e;
+    const int lanes = s->lanes, log = lanes == 1 ? 0 : 2;
+    LLVMTypeRef type = lanes == 1 ? m->t_acc : LLVMVectorType(m->t_acc, (unsigned)lanes);
+    for (int u = 0; u < s->n; u++) {
+        LLVMValueRef i = mma_add(m, first, u * IR_GPU_WARP), row = em_lshr(e, i, SLICE_LOG - log);
+        LLVMValueRef column = em_shl(e, mma_bits(m, i, 0, SLICE_LOG - log), log);
+        LLVMValueRef byte = em_xor(e, em_shl(e, column, 2), em_shl(e, mma_bits(m, row, 0, 2), CHUNK_LOG));
+        byte = em_add(e, em_add(e, place, em_shl(e, row, SLICE_LOG + 2)), byte);
+        s->sums[u] = LLVMBuildLoad2(e->b, type, mma_at(m, byte), "");
+        LLVMSetAlignment(s->sums[u], 4 * (unsigned)lanes);
+        s->row[u] = em_add(e, at_m, mma_i64(m, row));
+        s->column[u] = em_add(e, at_n, mma_i64(m, column));
+        s->inside[u] = em_and(e, em_icmp(e, LLVMIntSLT, s->row[u], m->s.size[IR_GPU_ROWS]),
+                              em_icmp(e, LLVMIntSLT, s->column[u], m->s.size[IR_GPU_COLUMNS]));
+    }
+}
+
+/* All of them are computed before the first is stored, so that what an epilogue loads is waited for once. Outside the matrix
+ * the last row or columns are computed again. */
+static void store_slice(mma *m, slice_part *s) {
+    emit *e = m->e;
+    em_values *v = FU_NEW_N(e->arena, em_values, AT_ONCE);
+    mma_point at[AT_ONCE];
+    LLVMValueRef last_m = em_sub(e, m->s.size[IR_GPU_ROWS], mma_num(m, 1)),
+                 last_n = em_sub(e, m->s.size[IR_GPU_COLUMNS], mma_num(m, e->lanes));
+    for (int u = 0; u < s->n; u++) {
+        s->row[u] = em_min(e, s->row[u], last_m);
+        s->column[u] = em_min(e, s->column[u], last_n);
+        at[u] = (mma_point){m, {s->row[u], s->column[u], NULL}, m->dim[IR_GPU_COLUMNS]};
+        evaluate(m, &at[u], s->sums[u], &v[u]);
+    }
+    for (int u = 0; u < s->n; u++) {
+        em_branch b = em_if(e, s->inside[u]);
+        store_values(m, &at[u], &v[u]);
+        em_endif(e, &b);
+    }
+}
+
+static void store_slice_of_part(mma *m, const slice_part *s) {
+    emit *e = m->e;
+    for (int u = 0; u < s->n; u++) {
+        em_branch b = em_if(e, s->inside[u]);
+        LLVMValueRef to = scratch_at(m, m->part, m->batch, s->row[u], s->column[u]);
+        LLVMSetAlignment(LLVMBuildStore(e->b, s->sums[u], to), 4 * (unsigned)e->lanes);
+        em_endif(e, &b);
+    }
+}
+
+static void emit_slice(mma *m, LLVMValueRef place, LLVMValueRef at_m, LLVMValueRef at_n, int lanes, bool is_part) {
+    emit *e = m->e;
+    slice_part s = {.n = lanes > 1 && !is_part ? AT_ONCE : 1, .lanes = lanes};
+    em_loop l =
+        em_for(e, mma_i64(m, m->lane), mma_num(m, ROWS * SLICE / lanes), mma_num(m, (int64_t)s.n * IR_GPU_WARP));
+    read_slice(m, place, mma_i32(m, l.i), at_m, at_n, &s);
+    e->lanes = lanes;
+    e->is_aligned = lanes > 1;
+    if (is_part) store_slice_of_part(m, &s);
+    else store_slice(m, &s);
+    e->is_aligned = false;
+    e->lanes = 1;
+    em_end(e, &l);
+    gpu_keep_loop(e, &l);
+}
+
+/* Of acc, those of the slice whose number is known when the kernel runs. */
+static void stage_some_slice(mma *m, LLVMValueRef *acc, LLVMValueRef number, LLVMValueRef place) {
+    enum { MOST = 4 };
+    em_branch b[MOST];
+    const int n = m->t->columns / SLICE;
+    for (int i = 0; i < n; i++) {
+        if (i < n - 1) b[i] = em_if(m->e, em_icmp(m->e, LLVMIntEQ, number, mma_num(m, i)));
+        stage_slice(m, acc + i * SLICE / 2, place);
+        if (i < n - 1) em_else(m->e, &b[i]);
+    }
+    for (int i = n - 2; i >= 0; i--) em_endif(m->e, &b[i]);
+}
+
+static void sync_warp(emit *e) {
+    LLVMValueRef all = em_i32(e, -1);
+    gpu_call(e, "llvm.nvvm.bar.warp.sync", NULL, 0, &all, 1);
+}
+
+void mma_emit_warp_results(mma *m, LLVMValueRef *acc, LLVMValueRef row, LLVMValueRef place) {
+    emit *e = m->e;
+    LLVMValueRef at_m = em_add(e, m->m0, mma_i64(m, row)), end = em_sub(e, m->s.size[IR_GPU_COLUMNS], m->n0);
+    end = em_min(e, end, mma_num(m, m->t->columns));
+    end = em_select(e, em_icmp(e, LLVMIntSLT, at_m, m->s.size[IR_GPU_ROWS]), end, mma_num(m, 0));
+    LLVMValueRef slices = em_lshr(e, em_add(e, end, mma_num(m, SLICE - 1)), SLICE_LOG);
+    em_loop l = em_for(e, mma_num(m, 0), slices, mma_num(m, 1));
+    LLVMValueRef at_n = em_add(e, m->n0, em_shl(e, l.i, SLICE_LOG));
+    stage_some_slice(m, acc, l.i, place);
+    sync_warp(e);
+    em_branch parts = em_if(e, em_icmp(e, LLVMIntSGT, m->parts, mma_num(m, 1)));
+    emit_slice(m, place, at_m, at_n, IR_GPU_VECTOR, true);
+    em_else(e, &parts);
+    em_branch wide = em_if(e, can_store(m));
+    emit_slice(m, place, at_m, at_n, IR_GPU_VECTOR, false);
+    em_else(e, &wide);
+    emit_slice(m, place, at_m, at_n, 1, false);
+    em_endif(e, &wide);
+    em_endif(e, &parts);
+    sync_warp(e); /* before the next slice */
+    em_end(e, &l);
+    gpu_keep_loop(e, &l);
 }
 
 /* ---- the second launch ---- */

@@ -14,7 +14,7 @@
 
 enum { K_BYTES = 32 /* of an instruction */, SWIZZLE_128 = 1, LINE = 128, EIGHT_LINES = 8 * LINE };
 
-static void emit_asm(mma *m, const char *text) {
+void mma_emit_asm(mma *m, const char *text) {
     emit *e = m->e;
     LLVMTypeRef type = LLVMFunctionType(e->t_void, NULL, 0, 0);
     const char *clobber = "~{memory}";
@@ -70,12 +70,20 @@ static void multiply(mma *m, int columns, LLVMValueRef a, LLVMValueRef b, LLVMVa
     for (int i = 0; i < n; i++) acc[i] = LLVMBuildExtractValue(e->b, all, (unsigned)i, "");
 }
 
-/* The products of one piece. first: address in shared memory (i32) of the stages, and of this group's rows of operand
- * 0. */
-static void multiply_piece(mma *m, LLVMValueRef first[2], LLVMValueRef stage, LLVMValueRef *acc) {
+/* 64 rows: a column of 128 bytes of a turned operand, or 64 lines. */
+void mma_first_operands(mma *m, LLVMValueRef group, LLVMValueRef first[2]) {
+    emit *e = m->e;
+    const mma_operand *p = m->operand;
+    LLVMValueRef base = LLVMBuildPtrToInt(e->b, m->shared, e->t_i32, "");
+    LLVMValueRef rows = em_mul(e, group, em_i32(e, p[0].is_turned ? p[0].segment : 64 * LINE));
+    first[0] = em_add(e, mma_add(m, base, p[0].at), rows);
+    first[1] = mma_add(m, base, p[1].at);
+}
+
+void mma_multiply_group(mma *m, LLVMValueRef first[2], LLVMValueRef stage, LLVMValueRef *acc) {
     emit *e = m->e;
     LLVMValueRef d[2];
-    emit_asm(m, "wgmma.fence.sync.aligned;");
+    mma_emit_asm(m, "wgmma.fence.sync.aligned;");
     for (int o = 0; o < 2; o++) d[o] = with_address(m, descriptor(&m->operand[o]), em_add(e, first[o], stage));
     for (int s = 0; s < m->t->k_bytes / K_BYTES; s++) {
         LLVMValueRef at[2];
@@ -86,19 +94,16 @@ static void multiply_piece(mma *m, LLVMValueRef first[2], LLVMValueRef stage, LL
         }
         multiply(m, m->t->columns, at[0], at[1], acc);
     }
-    emit_asm(m, "wgmma.commit_group.sync.aligned;");
+    mma_emit_asm(m, "wgmma.commit_group.sync.aligned;");
 }
 
 void mma_emit_wgmma(mma *m) {
     emit *e = m->e;
     const int n_acc = m->t->columns / 2, ahead = m->t->stages - 2;
     LLVMValueRef from[2], now[2], next[2], *acc = FU_NEW_N(e->arena, LLVMValueRef, 2 * n_acc), *sum = acc + n_acc;
-    /* 64 rows: a column of 128 bytes of a turned operand, or 64 lines */
-    LLVMValueRef group = em_lshr(e, m->warp, 2), base = LLVMBuildPtrToInt(e->b, m->shared, e->t_i32, "");
-    mma_operand *p = m->operand;
-    LLVMValueRef first[2] = {
-        em_add(e, mma_add(m, base, p[0].at), em_mul(e, group, em_i32(e, p[0].is_turned ? p[0].segment : 64 * LINE))),
-        mma_add(m, base, p[1].at)};
+    LLVMValueRef first[2];
+    const mma_operand *p = m->operand;
+    mma_first_operands(m, em_lshr(e, m->warp, 2), first);
     mma_fill_stages(m, ahead, from);
     em_loop l = em_for(e, m->k_begin, m->k_end, mma_num(m, p[0].k));
     LLVMValueRef read = em_loop_phi(e, &l, em_i32(e, 0)), write = em_loop_phi(e, &l, em_i32(e, ahead * m->stage_bytes));
@@ -106,21 +111,21 @@ void mma_emit_wgmma(mma *m) {
     mma_begin_from(m, &l, now);
     for (int i = 0; i < n_acc; i++) acc[i] = sum[i] = em_loop_phi(e, &l, LLVMConstNull(m->t_acc));
     mma_wait_for_all_but(m, ahead - 1);
-    emit_asm(m, "fence.proxy.async.shared::cta;");
+    mma_emit_asm(m, "fence.proxy.async.shared::cta;");
     gpu_barrier(e);
-    multiply_piece(m, first, read, sum);
+    mma_multiply_group(m, first, read, sum);
     memcpy(next, now, sizeof next);
     LLVMValueRef k = em_add(e, l.i, mma_num(m, ahead * p[0].k));
     mma_load_pieces(m, write, k, next);
     mma_gather(m, write, k);
     mma_put_gathered(m, write, k);
-    emit_asm(m, "wgmma.wait_group.sync.aligned 1;");
+    mma_emit_asm(m, "wgmma.wait_group.sync.aligned 1;");
     for (int i = 0; i < n_acc; i++) em_loop_next(e, acc[i], sum[i]);
     em_loop_next(e, read, mma_next_stage(m, read));
     em_loop_next(e, write, mma_next_stage(m, write));
     mma_next_from(m, now, next);
     em_end(e, &l);
-    emit_asm(m, "wgmma.wait_group.sync.aligned 0;");
+    mma_emit_asm(m, "wgmma.wait_group.sync.aligned 0;");
     mma_wait_for_all_but(m, 0);
     gpu_barrier(e); /* the results take the place of the operands */
     mma_stage_result(m, acc, 1, m->t->columns / 8, em_shl(e, m->warp, 4), em_i32(e, 0));

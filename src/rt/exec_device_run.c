@@ -151,6 +151,8 @@ static fusor_status launch(frame *f, fu_error *e, int number) {
         ir_gpu_param(k, &args, plan, p, f->device->words);
         if (plan->n_counters) FU_TRY(rt_queue_counters(queue_of(f), e, &f->device->words[IR_GPU_WORD_COUNTERS]));
         memcpy(l.grid, plan->grid[p], sizeof l.grid);
+        const uint32_t most = (uint32_t)rt_device_get_info(rt_queue_device(queue_of(f)))->multiprocessors;
+        if (p == 0 && plan->goes_on && most && l.grid[0] > most) l.grid[0] = most;
         memcpy(l.block, plan->block[p], sizeof l.block);
         l.shared_bytes = plan->shared_bytes[p];
         FU_TRY(rt_queue_launch(queue_of(f), e, &l));

@@ -139,6 +139,20 @@ GPU_TESTS(gpu_mma, large_tiles_agree, N_LARGE *FLOATS *(sizeof layouts + sizeof 
     rt_cache_close(cache);
 }
 
+/* Blocks that make one tile after the other: their stages go on where they were, whatever the tiles' lengths. */
+GPU_TESTS(gpu_mma, blocks_go_on, 2 * 3 * 4) {
+    static const int64_t at[][4] = {{200, 200, 264, 2}, {131, 72, 300, 3}, {72, 0, 520, 2}, {130, 1030, 257, 1}};
+    static const int programs[] = {4, 1, 5};
+    char text[400];
+    if (is_left_out(*number, at[*number / 6]) || !begin()) return;
+    choose_large(1 + *number % 2);
+    gpu_most_blocks = 1 + *number / 2 % 2;
+    write_program(text, layouts[programs[*number / 2 % 3]], FUSOR_F16, FUSOR_F16);
+    check(text, (domain){-4, 4, SPECIAL_NONE, false}, at[*number / 6], one_thread, false, 1);
+    gpu_most_blocks = 0;
+    rt_cache_close(cache);
+}
+
 /* Parts of k, of large tiles, by instructions of the size that each has. */
 GPU_TESTS(gpu_mma, large_tiles_have_no_conflicts, N_LARGE * 5) {
     static const uint64_t m = 128, k = 256, n = 256;

@@ -7,8 +7,8 @@
  * error that names the line. ptx_run.c runs a grid: blocks one after the other, each warp 32 lanes with a program
  * counter each (the group with the least one runs), and checks what hardware leaves undefined: accesses outside an
  * allocation or not aligned, races in shared memory between barriers, barriers and warp-wide instructions that not all
- * lanes reach, reads of asynchronous copies that were not waited for (shared memory starts as NaNs). ptx_alu.c has the
- * arithmetic, ptx_fast.c what of it is done for a whole warp at once.
+ * lanes reach, reads of asynchronous copies that were not waited for (shared memory starts as NaNs).
+ * ptx_mbarrier.c has barriers in shared memory, and who knows of what other warps did. ptx_alu.c has the arithmetic, ptx_fast.c what of it is done for a whole warp at once.
  * Semantics: PTX ISA 9.0. Approximate functions are computed exactly and rounded; tensor-core sums are in f64. */
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,10 +50,10 @@ typedef enum ptx_space { PTX_GENERIC, PTX_GLOBAL, PTX_SHARED, PTX_LOCAL, PTX_PAR
         X(BFI, "bfi") X(BRA, "bra") X(BREV, "brev") X(CLZ, "clz") X(COPYSIGN, "copysign") X(COS, "cos") X(CP, "cp")    \
             X(CVT, "cvt") X(CVTA, "cvta") X(DIV, "div") X(EX2, "ex2") X(EXIT, "exit") X(FENCE, "fence") X(FMA, "fma")  \
                 X(LD, "ld") X(LDMATRIX, "ldmatrix") X(LG2, "lg2") X(MAD, "mad") X(MAX, "max") X(MEMBAR, "membar")      \
-                    X(MIN, "min") X(MMA, "mma") X(MOV, "mov") X(MUL, "mul") X(NEG, "neg") X(NOT, "not") X(OR, "or")    \
+                    X(MBARRIER, "mbarrier") X(MIN, "min") X(MMA, "mma") X(MOV, "mov") X(MUL, "mul") X(NEG, "neg") X(NOT, "not") X(OR, "or")    \
                         X(POPC, "popc") X(PREFETCH, "prefetch") X(PRMT, "prmt") X(RCP, "rcp") X(RED, "red")            \
                             X(REDUX, "redux") X(REM, "rem") X(RET, "ret") X(RSQRT, "rsqrt") X(SELP, "selp")            \
-                                X(SETP, "setp") X(SHF, "shf") X(SHFL, "shfl") X(SHL, "shl") X(SHR, "shr")              \
+                                X(SETMAXNREG, "setmaxnreg") X(SETP, "setp") X(SHF, "shf") X(SHFL, "shfl") X(SHL, "shl") X(SHR, "shr")              \
                                     X(SIN, "sin") X(SQRT, "sqrt") X(ST, "st") X(SUB, "sub") X(SUBC, "subc")            \
                                         X(TANH, "tanh") X(TRAP, "trap") X(VOTE, "vote") X(WGMMA, "wgmma")              \
                                             X(XOR, "xor")
@@ -83,7 +83,9 @@ typedef enum ptx_op {
                                                     X(M16N8K8, "m16n8k8") X(M8N8, "m8n8") X(M16N8K32, "m16n8k32")      \
                                                         X(MMA_ASYNC, "mma_async") X(FENCE_, "fence") X(PROXY, "proxy") \
                                                             X(M64N128K16, "m64n128k16") X(M64N256K16, "m64n256k16")    \
-                                                                X(RELU, "relu") X(RNA, "rna")
+                                                                X(RELU, "relu") X(RNA, "rna") X(DEC, "dec") X(INIT, "init")            \
+                                                                    X(TRY_WAIT, "try_wait") X(PARITY, "parity")        \
+                                                                        X(NOINC, "noinc") X(MBARRIER_, "mbarrier")
 /* Words that change no value here: caches, scopes, orders of memory. */
 #define PTX_IGNORED                                                                                                    \
     "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "relaxed", "acquire", "release", "acq_rel", "volatile", "weak",    \

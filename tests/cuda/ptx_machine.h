@@ -8,14 +8,28 @@
 
 enum { LANES = 32, MAX_WARPS = 32, DONE = INT32_MAX };
 
-/* Who touched a word of shared memory since the last barrier. */
+/* Who touched a word of shared memory last. A warp has a clock, which goes on where others may come to know what it did
+ * before; an access is ordered behind another one where the warp knows of a clock of that one's warp that is as late. */
 typedef struct word_use {
-    uint32_t epoch;
+    uint32_t clock;   /* of the writer, then */
     uint8_t writer;   /* warp + 1 */
-    uint32_t readers; /* bit a warp */
+    bool is_barrier;  /* part of one */
+    uint32_t readers; /* bit a warp: since it was written; their clocks: run.read */
 } word_use;
 
-/* An asynchronous copy that was not waited for. */
+/* A barrier in shared memory: mbarrier. */
+typedef struct mbarrier {
+    uint64_t at;
+    uint32_t count, missing, phase; /* missing: arrivals of this phase */
+    int maker;                      /* warp */
+    uint32_t made;                  /* its clock */
+    uint32_t clock[MAX_WARPS];      /* what those know who arrived */
+    uint32_t known[MAX_WARPS];      /* and what a warp knows that has waited */
+} mbarrier;
+enum { MAX_MBARRIERS = 64 };
+
+/* An asynchronous copy that was not waited for; or, without bytes, an arrival at barrier `to` behind the copies of its
+ * lane. */
 typedef struct pending {
     uint64_t to, from;
     uint32_t bytes, given; /* bytes to fill, bytes to copy: the rest is 0 */
@@ -45,8 +59,11 @@ typedef struct warp {
     int n_copies, group;
     in_flight *product;
     int n_products, product_group;
-    bool has_fence;    /* wgmma.fence since the registers could be touched */
-    uint32_t n_fences; /* fence.proxy.async */
+    bool has_fence;             /* wgmma.fence since the registers could be touched */
+    uint32_t n_fences;          /* fence.proxy.async */
+    bool is_spinning;           /* its last step was to ask a barrier in vain */
+    uint32_t clock[MAX_WARPS];  /* its own, and what it knows of others' */
+    uint32_t fenced[MAX_WARPS]; /* at its last fence.proxy.async */
 } warp;
 
 typedef struct run {
@@ -58,12 +75,17 @@ typedef struct run {
     uint8_t *shared;
     uint64_t shared_bytes;
     word_use *use;
+    uint32_t *read; /* [word][n_warps]: clocks of who read it */
     struct {
         uint8_t writer;  /* warp + 1 that wrote the word by st or cp.async, */
         uint32_t fences; /* after so many of its fences */
+        uint32_t clock;
     } * proxy;
-    bool is_touched; /* shared memory, since the last barrier */
-    uint32_t epoch;
+    mbarrier barrier[MAX_MBARRIERS];
+    int n_barriers;
+    uint32_t latest;   /* clock */
+    uint64_t progress; /* what a warp that waits for a barrier may wait for */
+    bool is_touched;   /* shared memory, since the last barrier */
     uint64_t steps;
     const ptx_inst *now;
     char *error;
@@ -82,6 +104,15 @@ uint64_t ptx_special_value(const run *r, const warp *w, int lane, int id);
 uint64_t ptx_combined(run *r, int thread, const ptx_inst *i, uint64_t old, uint64_t v, uint64_t other);
 /* Lanes of the mask that are not here are an error. */
 void ptx_need_all(run *r, warp *w, uint32_t active, uint32_t mask);
+/* ---- ptx_mbarrier.c ---- */
+void ptx_begin_clocks(run *r); /* of a block */
+void ptx_meet(run *r);         /* all warps, at a barrier of the block */
+void ptx_mbarrier(run *r, warp *w, const ptx_inst *i, uint32_t active);
+void ptx_arrive_later(run *r, warp *w, const ptx_inst *i, uint32_t active); /* cp.async.mbarrier.arrive */
+void ptx_arrive(run *r, warp *w, int lane, uint64_t at); /* one arrival, of what was known by who knew it then */
+/* ptx_warp.c: the copies of lanes before their arrivals at this barrier are done, and so are these. */
+void ptx_finish_arrivals(run *r, uint64_t at);
+void ptx_push_pending(run *r, warp *w, pending p);
 /* ptx_warp.c. false: not an instruction of the whole warp. */
 bool ptx_whole_warp(run *r, warp *w, const ptx_inst *i, uint32_t active);
 

@@ -24,23 +24,38 @@ _Noreturn void ptx_fail(run *r, int thread, const char *format, ...) {
 }
 
 /* ---- memory ---- */
+static void note_write(run *r, const warp *w, uint64_t k, int lane) {
+    word_use *u = &r->use[k];
+    for (uint32_t others = u->readers & ~(1u << w->number); others; others &= others - 1) {
+        const int other = __builtin_ctz(others);
+        if (w->clock[other] < r->read[k * (uint64_t)r->n_warps + (uint64_t)other])
+            ptx_fail(r, thread_of(w, lane),
+                     "race in shared memory at %llu: another warp read it and no barrier is between",
+                     (unsigned long long)(4 * k));
+    }
+    u->writer = (uint8_t)(w->number + 1);
+    u->clock = w->clock[w->number];
+    u->readers = 0;
+    r->proxy[k].writer = (uint8_t)(w->number + 1);
+    r->proxy[k].fences = w->n_fences;
+    r->proxy[k].clock = u->clock;
+}
+
 void ptx_note_use(run *r, const warp *w, uint64_t at, uint64_t bytes, bool is_write, int lane) {
     r->is_touched = true;
     for (uint64_t k = at / 4; k <= (at + bytes - 1) / 4; k++) {
         word_use *u = &r->use[k];
-        if (u->epoch != r->epoch) *u = (word_use){.epoch = r->epoch};
-        if (u->writer && u->writer != w->number + 1)
+        const int writer = u->writer - 1;
+        if (u->is_barrier)
+            ptx_fail(r, thread_of(w, lane), "shared memory at %llu is a barrier", (unsigned long long)(4 * k));
+        if (writer >= 0 && writer != w->number && w->clock[writer] < u->clock)
             ptx_fail(r, thread_of(w, lane), "race in shared memory at %llu: warp %d wrote it and no barrier is between",
-                     (unsigned long long)(4 * k), u->writer - 1);
-        if (is_write) {
-            if (u->readers & ~(1u << w->number))
-                ptx_fail(r, thread_of(w, lane),
-                         "race in shared memory at %llu: another warp read it and no barrier is between",
-                         (unsigned long long)(4 * k));
-            u->writer = (uint8_t)(w->number + 1);
-            r->proxy[k].writer = (uint8_t)(w->number + 1);
-            r->proxy[k].fences = w->n_fences;
-        } else u->readers |= 1u << w->number;
+                     (unsigned long long)(4 * k), writer);
+        if (is_write) note_write(r, w, k, lane);
+        else {
+            u->readers |= 1u << w->number;
+            r->read[k * (uint64_t)r->n_warps + (uint64_t)w->number] = w->clock[w->number];
+        }
     }
 }
 
@@ -303,6 +318,7 @@ static uint32_t needed(const run *r, const warp *w, int lane, const ptx_inst *i)
     case PTX_REDUX: return i->n > 2 ? (uint32_t)value(r, w, lane, &i->in[2]) : 0;
     case PTX_LDMATRIX:
     case PTX_MMA:
+    case PTX_SETMAXNREG:
     case PTX_WGMMA: return ~0u;
     case PTX_BAR:
     case PTX_BARRIER: return has(i, PTX_M(WARP)) ? (uint32_t)value(r, w, lane, &i->in[0]) : ~w->exited;
@@ -381,14 +397,15 @@ static bool step(run *r, warp *w) {
         for (int lane = 0; lane < LANES; lane++)
             if (active >> lane & 1) one_lane(r, w, lane, i);
     }
-    return !w->at_barrier;
+    if (w->exited == ~0u) r->progress++;
+    return !w->at_barrier && !w->is_spinning;
 }
 
 /* ---- a block ---- */
 static void begin_block(run *r) {
     memset(r->shared, 0xff, r->shared_bytes);
     memset(r->proxy, 0, (r->shared_bytes / 4 + 2) * sizeof *r->proxy);
-    r->epoch++;
+    ptx_begin_clocks(r);
     r->steps = 0;
     for (int k = 0; k < r->n_warps; k++) {
         warp *w = &r->w[k];
@@ -398,7 +415,7 @@ static void begin_block(run *r) {
         w->exited = threads >= LANES ? 0 : ~0u << threads;
         w->is_together = true;
         w->at = 0;
-        w->at_barrier = false;
+        w->at_barrier = w->is_spinning = false;
         w->barrier[0] = w->barrier[1] = 0;
         w->n_copies = w->group = w->n_products = w->product_group = 0;
         w->has_fence = false;
@@ -419,19 +436,31 @@ static void note_barriers(run *r) {
     r->is_touched = false;
 }
 
+/* Each warp in turn as far as it comes. */
+static void run_warps(run *r, bool *any, bool *any_spins) {
+    *any = *any_spins = false;
+    for (int k = 0; k < r->n_warps; k++) {
+        warp *w = &r->w[r->l->is_reversed ? r->n_warps - 1 - k : k];
+        w->is_spinning = false;
+        while (!w->at_barrier && w->exited != ~0u && step(r, w)) continue;
+        *any |= w->exited != ~0u;
+        *any_spins |= w->is_spinning;
+    }
+}
+
 static void run_block(run *r) {
+    bool any, any_spins;
     begin_block(r);
     for (;;) {
-        bool any = false;
-        for (int k = 0; k < r->n_warps; k++) {
-            warp *w = &r->w[r->l->is_reversed ? r->n_warps - 1 - k : k];
-            if (w->exited == ~0u) continue;
-            while (step(r, w)) continue;
-            any = true;
+        const uint64_t before = r->progress;
+        run_warps(r, &any, &any_spins);
+        if (any_spins) {
+            if (r->progress == before) ptx_fail(r, -1, "all warps wait, and nobody is left to arrive");
+            continue;
         }
         note_barriers(r);
         if (!any) return;
-        r->epoch++; /* every warp that is left waits at a barrier: all go on */
+        ptx_meet(r); /* every warp that is left waits at a barrier: all go on */
         for (int k = 0; k < r->n_warps; k++) r->w[k].at_barrier = false;
     }
 }
@@ -461,8 +490,9 @@ bool ptx_run(const ptx_launch *l, char error[PTX_ERROR_ROOM]) {
     r->shared_bytes = r->e->shared_bytes + l->dynamic_shared;
     r->shared = malloc(r->shared_bytes + 1);
     r->use = calloc(r->shared_bytes / 4 + 2, sizeof *r->use);
+    r->read = calloc((r->shared_bytes / 4 + 2) * (size_t)r->n_warps, sizeof *r->read);
     r->proxy = calloc(r->shared_bytes / 4 + 2, sizeof *r->proxy);
-    bool ok = r->shared && r->use && r->proxy && r->n_threads > 0 && r->n_warps <= MAX_WARPS;
+    bool ok = r->shared && r->use && r->read && r->proxy && r->n_threads > 0 && r->n_warps <= MAX_WARPS;
     for (int k = 0; ok && k < r->n_warps; k++) {
         r->w[k].reg = malloc(sizeof *r->w->reg * (size_t)(r->e->n_regs * LANES + 1));
         r->w[k].local = malloc(LANES * r->e->local_bytes + 1);
@@ -477,6 +507,7 @@ bool ptx_run(const ptx_launch *l, char error[PTX_ERROR_ROOM]) {
     }
     free(r->shared);
     free(r->use);
+    free(r->read);
     free(r->proxy);
     free(r);
     return ok;

@@ -135,7 +135,8 @@ typedef struct reader {
     uint64_t sum;
 } reader;
 
-/* Words that were written by other than the asynchronous proxy have to be fenced by who wrote them. */
+/* Words that were written by other than the asynchronous proxy have to be fenced: by who wrote them, or by who reads
+ * them and knows that they were written. */
 static void touch(void *user, uint64_t at, uint64_t bytes) {
     reader *t = user;
     run *r = t->r;
@@ -143,10 +144,12 @@ static void touch(void *user, uint64_t at, uint64_t bytes) {
     memcpy(&bits, r->shared + at, sizeof bits);
     t->sum = (t->sum ^ bits) * 0x100000001b3ull;
     ptx_note_use(r, t->w, at, bytes, false, 0);
-    int writer = r->proxy[at / 4].writer;
-    if (writer && r->w[writer - 1].n_fences == r->proxy[at / 4].fences)
+    const int writer = r->proxy[at / 4].writer - 1;
+    if (writer < 0 || r->w[writer].n_fences != r->proxy[at / 4].fences) return;
+    /* or this warp fenced, when it knew of it */
+    if (writer == t->w->number || t->w->fenced[writer] < r->proxy[at / 4].clock)
         ptx_fail(r, -1, "reads shared memory at %llu, which warp %d wrote without fence.proxy.async",
-                 (unsigned long long)at, writer - 1);
+                 (unsigned long long)at, writer);
 }
 
 static uint64_t read_product(run *r, warp *w, const ptx_product *p, float d[16][PTX_WGMMA_COLUMNS]) {
@@ -209,48 +212,83 @@ static void group_product(run *r, warp *w, const ptx_inst *i, uint32_t active) {
 }
 
 /* ---- asynchronous copies: done when they are waited for ---- */
-static void copy_later(run *r, warp *w, int lane, const ptx_inst *i) {
+void ptx_push_pending(run *r, warp *w, pending p) {
     if (!(w->n_copies & (w->n_copies - 1))) {
         pending *more = realloc(w->copy, (size_t)(w->n_copies ? 2 * w->n_copies : 1) * sizeof *more);
         if (!more) ptx_fail(r, -1, "out of memory");
         w->copy = more;
     }
-    uint32_t bytes = (uint32_t)i->in[2].value, given = i->n > 3 ? (uint32_t)value(r, w, lane, &i->in[3]) : bytes;
-    w->copy[w->n_copies++] = (pending){address(w, lane, &i->in[0]),
-                                       address(w, lane, &i->in[1]),
-                                       bytes,
-                                       given < bytes ? given : bytes,
-                                       lane,
-                                       w->group,
-                                       i->line};
+    w->copy[w->n_copies++] = p;
 }
 
-/* All but the last `keep` groups of a lane's copies are done. */
+static void copy_later(run *r, warp *w, int lane, const ptx_inst *i) {
+    uint32_t bytes = (uint32_t)i->in[2].value, given = i->n > 3 ? (uint32_t)value(r, w, lane, &i->in[3]) : bytes;
+    pending p = {address(w, lane, &i->in[0]),
+                 address(w, lane, &i->in[1]),
+                 bytes,
+                 given < bytes ? given : bytes,
+                 lane,
+                 w->group,
+                 i->line};
+    ptx_memory(r, w, lane, PTX_SHARED, p.to, bytes, true, false); /* from now on it may write */
+    ptx_push_pending(r, w, p);
+}
+
+static void finish_copy(run *r, const warp *w, const pending *c) {
+    uint8_t *to = r->shared + c->to;
+    if (c->given) mark(r, r->now->line, PTX_WAITED);
+    memset(to, 0, c->bytes);
+    if (c->from % c->bytes)
+        ptx_fail(r, thread_of(w, c->lane), "copies %u bytes of %#llx, which is not aligned to them", c->bytes,
+                 (unsigned long long)c->from);
+    const uint8_t *from = c->given ? r->l->memory(r->l->user, c->from, c->given, false) : NULL;
+    if (c->given && !from)
+        ptx_fail(r, thread_of(w, c->lane), "read of %u bytes at %#llx, which is not allocated", c->given,
+                 (unsigned long long)c->from);
+    if (from) memcpy(to, from, c->given);
+}
+
+/* All but the last `keep` groups of a lane's copies are done; arrivals, where no copy of the lane is left. */
 static void finish_copies(run *r, warp *w, uint32_t active, int keep) {
     int left = 0;
+    uint32_t has_copies = 0;
     for (int k = 0; k < w->n_copies; k++) {
         pending c = w->copy[k];
-        if (!(active >> c.lane & 1) || c.group > w->group - 1 - keep) {
+        const bool is_kept =
+            c.bytes ? !(active >> c.lane & 1) || c.group > w->group - 1 - keep : has_copies >> c.lane & 1;
+        if (is_kept) {
             w->copy[left++] = c;
-            continue;
-        }
-        if (c.given) mark(r, r->now->line, PTX_WAITED);
-        uint8_t *to = ptx_memory(r, w, c.lane, PTX_SHARED, c.to, c.bytes, true, false);
-        memset(to, 0, c.bytes);
-        if (c.from % c.bytes)
-            ptx_fail(r, thread_of(w, c.lane), "copies %u bytes of %#llx, which is not aligned to them", c.bytes,
-                     (unsigned long long)c.from);
-        const uint8_t *from = c.given ? r->l->memory(r->l->user, c.from, c.given, false) : NULL;
-        if (c.given && !from)
-            ptx_fail(r, thread_of(w, c.lane), "read of %u bytes at %#llx, which is not allocated", c.given,
-                     (unsigned long long)c.from);
-        if (from) memcpy(to, from, c.given);
+            if (c.bytes) has_copies |= 1u << c.lane;
+        } else if (c.bytes) {
+            ptx_memory(r, w, c.lane, PTX_SHARED, c.to, c.bytes, true, false);
+            finish_copy(r, w, &c);
+        } else ptx_arrive(r, w, c.lane, c.to);
     }
     w->n_copies = left;
 }
 
+static void finish_lanes(run *r, warp *w, uint64_t at) {
+    int last[LANES], left = 0;
+    for (int lane = 0; lane < LANES; lane++) last[lane] = -1;
+    for (int k = 0; k < w->n_copies; k++)
+        if (!w->copy[k].bytes && w->copy[k].to == at) last[w->copy[k].lane] = k;
+    for (int k = 0; k < w->n_copies; k++) {
+        pending c = w->copy[k];
+        if (k > last[c.lane]) w->copy[left++] = c;
+        else if (c.bytes) finish_copy(r, w, &c);
+        else ptx_arrive(r, w, c.lane, c.to);
+    }
+    w->n_copies = left;
+}
+
+void ptx_finish_arrivals(run *r, uint64_t at) {
+    for (int k = 0; k < r->n_warps; k++)
+        if (r->w[k].n_copies) finish_lanes(r, &r->w[k], at);
+}
+
 static void copy_async(run *r, warp *w, const ptx_inst *i, uint32_t active) {
-    if (has(i, PTX_M(COMMIT_GROUP))) w->group++;
+    if (has(i, PTX_M(MBARRIER_))) ptx_arrive_later(r, w, i, active);
+    else if (has(i, PTX_M(COMMIT_GROUP))) w->group++;
     else if (has(i, PTX_M(WAIT_GROUP))) finish_copies(r, w, active, (int)i->in[0].value);
     else if (has(i, PTX_M(WAIT_ALL))) w->group++, finish_copies(r, w, active, 0);
     else
@@ -268,7 +306,12 @@ bool ptx_whole_warp(run *r, warp *w, const ptx_inst *i, uint32_t active) {
     case PTX_MMA: multiply_matrix(r, w, i, active); return true;
     case PTX_WGMMA: group_product(r, w, i, active); return true;
     case PTX_CP: copy_async(r, w, i, active); return true;
-    case PTX_FENCE: w->n_fences += has(i, PTX_M(PROXY)); return true;
+    case PTX_MBARRIER: ptx_mbarrier(r, w, i, active); return true;
+    case PTX_SETMAXNREG: ptx_need_all(r, w, active, ~0u); return true;
+    case PTX_FENCE:
+        w->n_fences += has(i, PTX_M(PROXY));
+        if (has(i, PTX_M(PROXY))) memcpy(w->fenced, w->clock, sizeof w->fenced);
+        return true;
     case PTX_ACTIVEMASK:
         for (int lane = 0; lane < LANES; lane++)
             if (active >> lane & 1) set(w, lane, &i->in[0], active);
