@@ -197,7 +197,14 @@ enum {
     IR_GPU_ATTENTION_FEW = 16,  /* where there are no more */
     IR_GPU_ATTENTION_BAKE = 256 /* sizes of the head and of values up to this are baked */
 };
-int ir_gpu_attention_queries(int64_t queries);
 int ir_gpu_attention_width(const ir_kernel *k);
+/* More queries than IR_GPU_ATTENTION_FEW, by wgmma (jit/gpu_attention_wgmma.c): a block is `groups` of four warps, 64
+ * queries each, and takes `keys` at a time. Lines of shared memory are 128 bytes: head and width are the sizes of the
+ * head and of the columns, rounded up to 64 elements. shared_bytes: of queries, two pieces of keys and of values, and a
+ * mask; or of the results, which take their place; at least as much as few queries need. */
+typedef struct ir_gpu_attention_group {
+    int groups, keys, head, width, blocks /* of a multiprocessor */, shared_bytes;
+} ir_gpu_attention_group;
+bool ir_gpu_attention_group_of(const ir_kernel *k, ir_gpu_attention_group *out); /* false: the kernel has no such form */
 void ir_gpu_plan_attention(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out);
 #endif

@@ -8,9 +8,12 @@ enum {
     PART_MIN = 256,      /* keys: fewer are not worth the results that are merged */
 };
 
-int ir_gpu_attention_queries(int64_t queries) {
-    return queries <= IR_GPU_ATTENTION_FEW ? IR_GPU_ATTENTION_FEW : IR_GPU_ATTENTION_QUERIES;
-}
+enum {
+    LINE = 64 /* elements of 16 bits */,
+    GROUP_QUERIES = 64,
+    GROUP_HEAD = 128,     /* at most */
+    FEW_SHARED = 36 << 10 /* bytes: jit/gpu_attention.c, lay_out */
+};
 
 int ir_gpu_attention_width(const ir_kernel *k) {
     const int64_t e = k->dim[ir_kernel_attention_dims(k).n].size;
@@ -19,11 +22,49 @@ int ir_gpu_attention_width(const ir_kernel *k) {
     return e <= step ? step : e <= 2 * step ? 2 * step : 4 * step;
 }
 
+static const ir_kinst *attention_of(const ir_kernel *k) {
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_OP_ATTENTION) return &k->inst[i];
+    return NULL;
+}
+
+static int shared_of(const ir_gpu_attention_group *g, bool has_mask) {
+    const int queries = GROUP_QUERIES * g->groups, results = queries * g->width * 4;
+    int bytes = 2 * (queries * g->head + 2 * g->keys * (g->head + g->width));
+    if (has_mask) bytes += queries * (g->keys + 8) * 4;
+    if (bytes < results) bytes = results;
+    return bytes < FEW_SHARED ? FEW_SHARED : bytes;
+}
+
+/* With up to 64 columns a thread needs 128 registers or less, so that two blocks share a multiprocessor and one has
+ * products while the other makes weights. */
+bool ir_gpu_attention_group_of(const ir_kernel *k, ir_gpu_attention_group *out) {
+    const ir_kinst *a = attention_of(k);
+    if (!a || ir_levels[k->level].cores != IR_CORES_WGMMA || ir_kernel_attention_acc(k) != FUSOR_F32) return false;
+    const ir_dtype t = k->inst[a->in[0]].dtype;
+    const int64_t head = k->dim[ir_kernel_attention_dims(k).k].size;
+    if (!ir_is_half(t) || k->inst[a->in[1]].dtype != t || k->inst[a->in[2]].dtype != t) return false;
+    if (head == IR_SIZE_RUNTIME || head < 1 || head > GROUP_HEAD) return false;
+    const bool is_wide = ir_gpu_attention_width(k) > LINE;
+    *out = (ir_gpu_attention_group){.groups = is_wide ? 3 : 2,
+                                    .keys = 64,
+                                    .head = (int)ir_round_up(head, LINE),
+                                    .width = is_wide ? 2 * LINE : LINE,
+                                    .blocks = is_wide ? 1 : 2};
+    out->shared_bytes = shared_of(out, a->variant & IR_ATTENTION_MASK);
+    return true;
+}
+
 void ir_gpu_plan_attention(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     const ir_attention_dims at = ir_kernel_attention_dims(k);
     const int64_t m = size[at.m], e = size[at.n], keys = size[at.j];
-    const int64_t rows = ir_ceil_div(m, ir_gpu_attention_queries(m)),
-                  columns = ir_ceil_div(e, ir_gpu_attention_width(k));
+    ir_gpu_attention_group g;
+    const bool is_few = m <= IR_GPU_ATTENTION_FEW, has_groups = ir_gpu_attention_group_of(k, &g),
+               is_group = has_groups && !is_few;
+    const int64_t of_block = is_few     ? IR_GPU_ATTENTION_FEW
+                             : is_group ? g.groups * GROUP_QUERIES
+                                        : IR_GPU_ATTENTION_QUERIES;
+    const int64_t rows = ir_ceil_div(m, of_block), columns = ir_ceil_div(e, ir_gpu_attention_width(k));
     int64_t batches = 1, units, parts = 1;
     for (int d = 0; d < at.m; d++) batches = ir_times(batches, size[d]);
     units = ir_times(ir_times(batches, rows), columns);
@@ -40,6 +81,8 @@ void ir_gpu_plan_attention(const ir_kernel *k, const int64_t *size, ir_gpu_launc
         out->scratch_bytes = ir_times(results, ir_dtypes[ir_kernel_attention_acc(k)].bytes);
     }
     for (int p = 0; p < 2; p++) out->block[p][0] = IR_GPU_ATTENTION_THREADS;
+    if (is_group) out->block[0][0] = (uint32_t)(g.groups * 4 * IR_GPU_WARP);
+    if (has_groups) out->shared_bytes[0] = is_few ? FEW_SHARED : (uint32_t)g.shared_bytes;
     out->grid[0][0] = grid_at_most(ir_times(rows, parts), GRID_X_MAX);
     out->grid[0][1] = grid_at_most(columns, GRID_Y_MAX);
     out->grid[0][2] = grid_at_most(batches, GRID_Y_MAX);

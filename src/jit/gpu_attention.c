@@ -82,15 +82,12 @@ static void store_part_sums(flash *f, const place *p) {
     em_endif(e, &first);
 }
 
-static void finish(flash *f, const place *p) {
+static void finish_by_shared(flash *f, const place *p, LLVMValueRef is_alone) {
     emit *e = f->e;
     const int of_row = f->width / f->side;
-    LLVMValueRef is_alone = em_icmp(e, LLVMIntEQ, p->parts, num(f, 1)), one = em_const(e, f->a.acc, 1);
+    LLVMValueRef one = em_const(e, f->a.acc, 1);
     LLVMValueRef to = em_add(e, em_mul(e, f->y, num(f, f->width)), em_mul(e, f->x, num(f, f->column_vec)));
     to = flash_at(f, f->shared, to);
-    for (int i = 0; i < f->rows; i++)
-        for (int mask = f->side / 2; mask; mask /= 2)
-            f->sum[i] = em_fadd(e, f->sum[i], gpu_shuffle(e, f->sum[i], mask));
     gpu_barrier(e); /* weights and values are read */
     for (int i = 0; i < f->rows; i++) {
         LLVMValueRef by = em_select(e, is_alone, inverse(f, f->sum[i]), one);
@@ -104,7 +101,7 @@ static void finish(flash *f, const place *p) {
     em_else(e, &several);
     store_part_sums(f, p);
     em_endif(e, &several);
-    em_loop l = em_for(e, f->thread, num(f, f->queries * f->width), num(f, IR_GPU_ATTENTION_THREADS));
+    em_loop l = em_for(e, f->thread, num(f, f->queries * f->width), num(f, f->threads));
     LLVMValueRef m = em_add(e, f->q0, LLVMBuildUDiv(e->b, l.i, num(f, f->width), "")),
                  n = em_add(e, f->n0, em_and(e, l.i, num(f, f->width - 1)));
     em_branch inside =
@@ -121,11 +118,95 @@ static void finish(flash *f, const place *p) {
     gpu_barrier(e); /* before the next block's operands */
 }
 
+/* The buffer that results go to as they are, adjacent along the columns; -1: there is more to do. */
+static int plain_buffer(const flash *f) {
+    const attention *a = &f->a;
+    int found = -1;
+    for (int i = 0; i < a->k->n_insts; i++) {
+        const ir_kinst *in = &a->k->inst[i];
+        if (in->op != IR_K_STORE) continue;
+        if (found >= 0 || in->variant || in->in[0] != a->inst || a->k->buffer[in->index].stride[a->at.n] != 1)
+            return -1;
+        if (a->k->buffer[in->index].dtype != a->k->inst[a->inst].dtype || !ir_is_half(a->k->inst[a->inst].dtype))
+            return -1;
+        found = in->index;
+    }
+    return found;
+}
+
+static LLVMValueRef result_at(flash *f, int buffer, LLVMValueRef m, LLVMValueRef n) {
+    attention_point at = {.a = &f->a, .m = m, .n = n, .axis = -1};
+    return em_gep(f->e, f->e->base[buffer], f->e->t_i16, attention_offset(&f->a, buffer, &at));
+}
+
+/* Pairs of adjacent results, as fragments have them, go to where they belong at once: is all of it aligned so? */
+static LLVMValueRef can_store_pairs(flash *f, int buffer) {
+    emit *e = f->e;
+    LLVMValueRef at = LLVMBuildPtrToInt(e->b, result_at(f, buffer, f->q0, f->n0), e->t_i64, "");
+    LLVMValueRef odd = em_or(e, em_lshr(e, at, 1), em_or(e, e->stride[buffer][f->a.at.m], f->a.n_values));
+    return em_icmp(e, LLVMIntEQ, em_and(e, odd, num(f, 1)), num(f, 0));
+}
+
+static void store_pairs(flash *f, int buffer) {
+    emit *e = f->e;
+    const ir_dtype t = f->a.k->inst[f->a.inst].dtype;
+    const int of_row = f->width / f->side;
+    LLVMValueRef n = em_add(e, f->n0, em_mul(e, f->x, num(f, 2)));
+    for (int i = 0; i < f->rows; i++) {
+        LLVMValueRef m = em_add(e, f->q0, em_add(e, f->y, num(f, i * f->row_step))), by = inverse(f, f->sum[i]);
+        em_branch row = em_if(e, em_icmp(e, LLVMIntSLT, m, f->a.n_queries));
+        LLVMValueRef to = result_at(f, buffer, m, n), left = em_sub(e, f->a.n_values, n);
+        for (int c = 0; c < of_row; c += 2) {
+            const int column = flash_column(f, c);
+            LLVMValueRef *v = f->result + i * of_row + c, pair = flash_pair(f, t, em_fmul(e, v[0], by), em_fmul(e, v[1], by));
+            em_branch inside = em_if(e, em_icmp(e, LLVMIntSLT, num(f, column), left));
+            LLVMSetAlignment(LLVMBuildStore(e->b, pair, em_gep(e, to, e->t_i16, num(f, column))), 4);
+            em_endif(e, &inside);
+        }
+        em_endif(e, &row);
+    }
+}
+
+static void finish(flash *f, const place *p) {
+    emit *e = f->e;
+    const int buffer = f->is_group ? plain_buffer(f) : -1;
+    LLVMValueRef is_alone = em_icmp(e, LLVMIntEQ, p->parts, num(f, 1));
+    for (int i = 0; i < f->rows; i++)
+        for (int mask = f->side / 2; mask; mask /= 2)
+            f->sum[i] = em_fadd(e, f->sum[i], gpu_shuffle(e, f->sum[i], mask));
+    if (buffer < 0) {
+        finish_by_shared(f, p, is_alone);
+        return;
+    }
+    em_branch direct = em_if(e, em_and(e, is_alone, can_store_pairs(f, buffer)));
+    store_pairs(f, buffer);
+    em_else(e, &direct);
+    finish_by_shared(f, p, is_alone);
+    em_endif(e, &direct);
+}
+
 /* ---- launch 1 ---- */
+static void add_all_keys(flash *f, LLVMValueRef from, LLVMValueRef to) {
+    emit *e = f->e;
+    const int n = f->rows * f->width / f->side;
+    em_loop l = em_for(e, from, to, num(f, f->keys));
+    LLVMValueRef result[FLASH_ROWS * FLASH_WIDTH], largest[FLASH_ROWS], sum[FLASH_ROWS];
+    for (int i = 0; i < n; i++) f->result[i] = result[i] = em_loop_phi(e, &l, zero(f));
+    for (int i = 0; i < f->rows; i++) {
+        f->largest[i] = largest[i] = em_loop_phi(e, &l, em_const(e, f->a.acc, -__builtin_inf()));
+        f->sum[i] = sum[i] = em_loop_phi(e, &l, zero(f));
+    }
+    (f->is_mma ? flash_mma_keys : flash_add_keys)(f, l.i);
+    for (int i = 0; i < n; i++) em_loop_next(e, result[i], f->result[i]);
+    for (int i = 0; i < f->rows; i++) em_loop_next(e, largest[i], f->largest[i]), em_loop_next(e, sum[i], f->sum[i]);
+    em_end(e, &l);
+    for (int i = 0; i < n; i++) f->result[i] = result[i];
+    for (int i = 0; i < f->rows; i++) f->largest[i] = largest[i], f->sum[i] = sum[i];
+}
+
 static void emit_queries(flash *f, const place *p) {
     emit *e = f->e;
     attention *a = &f->a;
-    const int n = f->rows * f->width / f->side;
     LLVMValueRef keys = num(f, f->keys), length = ceil_div(f, a->n_keys, p->parts);
     LLVMValueRef last = em_sub(e, em_min(e, em_add(e, f->q0, num(f, f->queries)), a->n_queries), num(f, 1));
     length = em_mul(e, ceil_div(f, length, keys), keys);
@@ -137,19 +218,7 @@ static void emit_queries(flash *f, const place *p) {
     f->seen_end = a->n_keys;
     if (a->high >= 0) f->seen_end = em_min(e, a->n_keys, em_add(e, em_add(e, last, f->high), num(f, 1)));
     to = em_min(e, to, f->seen_end);
-    em_loop l = em_for(e, from, to, keys);
-    LLVMValueRef result[FLASH_ROWS * FLASH_WIDTH], largest[FLASH_ROWS], sum[FLASH_ROWS];
-    for (int i = 0; i < n; i++) f->result[i] = result[i] = em_loop_phi(e, &l, zero(f));
-    for (int i = 0; i < f->rows; i++) {
-        f->largest[i] = largest[i] = em_loop_phi(e, &l, em_const(e, a->acc, -__builtin_inf()));
-        f->sum[i] = sum[i] = em_loop_phi(e, &l, zero(f));
-    }
-    (f->is_mma ? flash_mma_keys : flash_add_keys)(f, l.i);
-    for (int i = 0; i < n; i++) em_loop_next(e, result[i], f->result[i]);
-    for (int i = 0; i < f->rows; i++) em_loop_next(e, largest[i], f->largest[i]), em_loop_next(e, sum[i], f->sum[i]);
-    em_end(e, &l);
-    for (int i = 0; i < n; i++) f->result[i] = result[i];
-    for (int i = 0; i < f->rows; i++) f->largest[i] = largest[i], f->sum[i] = sum[i];
+    (f->is_group ? flash_group_keys : add_all_keys)(f, from, to);
     finish(f, p);
 }
 
@@ -164,7 +233,7 @@ static void emit_blocks(flash *f, int rows, bool is_mma) {
     attention *a = &f->a;
     f->is_mma = is_mma;
     f->rows = is_mma ? FLASH_MMA_ROWS : rows;
-    f->queries = rows * FLASH_GROUPS;
+    f->queries = f->is_group ? f->threads / 2 : rows * FLASH_GROUPS;
     f->side = is_mma ? FLASH_MMA_SIDE : FLASH_SIDE;
     f->row_step = is_mma ? 8 : FLASH_GROUPS;
     f->key_vec = is_mma ? 2 : 1;
@@ -181,7 +250,7 @@ static void emit_blocks(flash *f, int rows, bool is_mma) {
     em_loop lb = em_for(e, gpu_special(e, "ctaid.z"), p.batches, gpu_special(e, "nctaid.z"));
     p.batch = lb.i;
     attention_decode(a, lb.i);
-    flash_find_vectors(f);
+    flash_find_vectors(f, f->is_group ? 8 : f->vec);
     em_loop ln = em_for(e, em_mul(e, gpu_special(e, "ctaid.y"), width), a->n_values,
                         em_mul(e, gpu_special(e, "nctaid.y"), width));
     f->n0 = ln.i;
@@ -242,6 +311,24 @@ static int lay_out(flash *f) {
     return most > results ? most : results;
 }
 
+/* As much as the launch asks for. */
+static LLVMValueRef dynamic_shared(emit *e) {
+    LLVMValueRef g = LLVMAddGlobalInAddressSpace(e->mod, LLVMArrayType2(e->t_i8, 0), "operands", 3);
+    LLVMSetLinkage(g, LLVMExternalLinkage);
+    LLVMSetAlignment(g, 1024); /* the pattern of wgmma's permutation */
+    return g;
+}
+
+static void enter_groups(flash *f, const ir_gpu_attention_group *g) {
+    f->is_group = true;
+    f->group = *g;
+    f->threads = g->groups * 4 * IR_GPU_WARP;
+    f->keys = g->keys;
+    f->width = g->width;
+    f->weight_line = g->keys + 2 * f->vec;
+    f->weights = em_gep(f->e, f->shared, f->e->t_i8, num(f, 2 * (f->threads / 2 * g->head + 2 * g->keys * (g->head + g->width))));
+}
+
 fusor_status gpu_emit_attention(emit *e, fu_error *err) {
     flash *f = FU_NEW(e->arena, flash);
     attention *a = &f->a;
@@ -254,9 +341,19 @@ fusor_status gpu_emit_attention(emit *e, fu_error *err) {
     a->n_keys = e->size[a->at.j];
     for (int b = 0; b < a->k->n_buffers; b++) a->batch_off[b] = num(f, 0);
     for (int d = 0; d < a->k->n_dims; d++) a->index[d] = num(f, 0);
-    f->shared = gpu_shared(e, a->t_acc, lay_out(f));
-    /* 168 registers, or 255 */
-    gpu_limit(e, IR_GPU_ATTENTION_THREADS, a->acc == FUSOR_F64 || (flash_can_mma(f) && f->width == 128) ? 2 : 3);
+    ir_gpu_attention_group g;
+    const int elements = lay_out(f);
+    const bool has_groups = ir_gpu_attention_group_of(a->k, &g);
+    if (has_groups) {
+        f->shared = dynamic_shared(e);
+        gpu_limit(e, g.groups * 4 * IR_GPU_WARP, g.blocks);
+    } else {
+        f->shared = gpu_shared(e, a->t_acc, elements);
+        /* 168 registers, or 255 */
+        gpu_limit(e, IR_GPU_ATTENTION_THREADS, a->acc == FUSOR_F64 || (flash_can_mma(f) && f->width == 128) ? 2 : 3);
+    }
+    f->weights = f->shared;
+    f->threads = IR_GPU_ATTENTION_THREADS;
     f->thread = gpu_special(e, "tid.x");
     f->scale = uniform(f, a->scale);
     f->cap = uniform(f, a->cap);
@@ -268,7 +365,8 @@ fusor_status gpu_emit_attention(emit *e, fu_error *err) {
     em_branch few = em_if(e, em_icmp(e, LLVMIntSLE, a->n_queries, num(f, IR_GPU_ATTENTION_FEW)));
     emit_blocks(f, IR_GPU_ATTENTION_FEW / FLASH_GROUPS, false);
     em_else(e, &few);
-    emit_blocks(f, FLASH_ROWS, flash_can_mma(f));
+    if (has_groups) enter_groups(f, &g);
+    emit_blocks(f, FLASH_ROWS, has_groups || flash_can_mma(f));
     em_endif(e, &few);
     em_endif(e, &phase);
     return FUSOR_OK;

@@ -42,7 +42,7 @@ static bool is_contiguous(const flash *f, int inst, int dim) {
     return in->op == IR_K_LOAD && !in->variant && f->a.k->buffer[in->index].stride[dim] == 1;
 }
 
-void flash_find_vectors(flash *f) {
+void flash_find_vectors(flash *f, int n) {
     emit *e = f->e;
     const attention *a = &f->a;
     const int inst[3] = {a->q, a->keys, a->v}, row[3] = {a->at.m, a->at.j, a->at.j},
@@ -53,9 +53,9 @@ void flash_find_vectors(flash *f) {
         const int buffer = a->k->inst[inst[i]].index, bytes = ir_dtypes[a->k->buffer[buffer].dtype].bytes;
         LLVMValueRef at =
             em_gep(e, e->base[buffer], em_memory_type(e, a->k->buffer[buffer].dtype), a->batch_off[buffer]);
-        LLVMValueRef bits = em_and(e, LLVMBuildPtrToInt(e->b, at, e->t_i64, ""), flash_num(f, f->vec * bytes - 1));
+        LLVMValueRef bits = em_and(e, LLVMBuildPtrToInt(e->b, at, e->t_i64, ""), flash_num(f, n * bytes - 1));
         LLVMValueRef steps = em_or(e, stride(f, inst[i], row[i]), size_of(f, column[i]));
-        bits = em_or(e, bits, em_and(e, steps, flash_num(f, f->vec - 1)));
+        bits = em_or(e, bits, em_and(e, steps, flash_num(f, n - 1)));
         f->has_vectors[i] = em_icmp(e, LLVMIntEQ, bits, flash_num(f, 0));
     }
 }
@@ -118,9 +118,21 @@ static LLVMValueRef evaluate(flash *f, int inst, attention_point at, LLVMValueRe
     return phi;
 }
 
-static void stage_elements(flash *f, const flash_piece *p) {
+/* Element of shared memory from p->to on. */
+static LLVMValueRef place(flash *f, const flash_piece *p, LLVMValueRef y, LLVMValueRef x) {
     emit *e = f->e;
-    em_loop l = em_for(e, f->thread, flash_num(f, p->rows * p->columns), flash_num(f, IR_GPU_ATTENTION_THREADS));
+    enum { LINE = 64 };
+    if (!p->swizzled) return em_add(e, em_mul(e, y, flash_num(f, p->line)), x);
+    LLVMValueRef in_line = em_xor(e, em_and(e, x, flash_num(f, LINE - 1)), em_shl(e, em_and(e, y, flash_num(f, 7)), 3));
+    LLVMValueRef rows = flash_num(f, p->swizzled), block = LLVMBuildUDiv(e->b, y, rows, "");
+    block = em_add(e, em_mul(e, block, flash_num(f, p->columns / LINE)), em_lshr(e, x, 6));
+    LLVMValueRef line = em_add(e, em_mul(e, block, rows), LLVMBuildURem(e->b, y, rows, ""));
+    return em_add(e, em_mul(e, line, flash_num(f, LINE)), in_line);
+}
+
+void flash_stage_elements(flash *f, const flash_piece *p) {
+    emit *e = f->e;
+    em_loop l = em_for(e, f->thread, flash_num(f, p->rows * p->columns), flash_num(f, f->threads));
     LLVMValueRef y = LLVMBuildUDiv(e->b, l.i, flash_num(f, p->columns), ""),
                  x = em_and(e, l.i, flash_num(f, p->columns - 1));
     LLVMValueRef row = em_add(e, p->row, y), column = em_add(e, p->column, x);
@@ -133,7 +145,7 @@ static void stage_elements(flash *f, const flash_piece *p) {
     LLVMValueRef is_inside = em_and(e, em_icmp(e, LLVMIntSLT, row, rows_of(f, p)),
                                     em_icmp(e, LLVMIntSLT, column, size_of(f, p->column_dim)));
     LLVMValueRef value = evaluate(f, p->inst, at, is_inside);
-    LLVMValueRef to = em_add(e, em_mul(e, y, flash_num(f, p->line)), x);
+    LLVMValueRef to = place(f, p, y, x);
     if (p->is_raw) {
         value = em_half_bits(e, f->a.k->inst[p->inst].dtype, value);
         LLVMSetAlignment(LLVMBuildStore(e->b, value, em_gep(e, p->to, e->t_i16, to)), 2);
@@ -145,13 +157,13 @@ static void stage_elements(flash *f, const flash_piece *p) {
 void flash_stage(flash *f, const flash_piece *p) {
     LLVMValueRef can = p->operand < 0 ? NULL : f->has_vectors[p->operand];
     if (!can) {
-        stage_elements(f, p);
+        flash_stage_elements(f, p);
         return;
     }
     em_branch b = em_if(f->e, can);
     stage_vectors(f, p);
     em_else(f->e, &b);
-    stage_elements(f, p);
+    flash_stage_elements(f, p);
     em_endif(f->e, &b);
 }
 
@@ -212,7 +224,7 @@ static LLVMValueRef weight_at(flash *f, int i, int j) {
     emit *e = f->e;
     LLVMValueRef at =
         em_add(e, em_mul(e, f->y, flash_num(f, f->weight_line)), em_mul(e, f->x, flash_num(f, f->key_vec)));
-    at = flash_at(f, f->shared, at);
+    at = flash_at(f, f->weights, at);
     return flash_at(f, at, flash_num(f, i * f->row_step * f->weight_line + flash_key(f, j)));
 }
 
@@ -221,7 +233,7 @@ static void add_values(flash *f, LLVMValueRef row, LLVMValueRef count) {
     emit *e = f->e;
     const int pieces = f->width / (FLASH_SIDE * f->vec), of_row = pieces * f->vec, n = f->rows * of_row;
     LLVMValueRef w[FLASH_ROWS][4], v[4], phi[FLASH_ROWS * FLASH_WIDTH], next[FLASH_ROWS * FLASH_WIDTH];
-    LLVMValueRef weights = flash_at(f, f->shared, em_add(e, em_mul(e, f->y, flash_num(f, f->weight_line)), row));
+    LLVMValueRef weights = flash_at(f, f->weights, em_add(e, em_mul(e, f->y, flash_num(f, f->weight_line)), row));
     LLVMValueRef values =
         flash_at(f, f->shared, em_add(e, flash_num(f, f->values_at), em_mul(e, f->x, flash_num(f, f->vec))));
     em_loop l = em_for(e, flash_num(f, 0), em_min(e, flash_num(f, f->value_rows), count), flash_num(f, f->vec));
@@ -250,11 +262,11 @@ static void add_values(flash *f, LLVMValueRef row, LLVMValueRef count) {
 void flash_stage_mask(flash *f, LLVMValueRef j0) {
     const attention *a = &f->a;
     flash_stage(f, &(flash_piece){-1, a->mask, a->at.m, a->at.j, f->queries, f->keys, f->weight_line, f->q0, j0,
-                                  f->shared, false});
+                                  f->weights, false});
     gpu_barrier(f->e);
 }
 
-static LLVMValueRef finished(flash *f, LLVMValueRef s, int i, int j) {
+LLVMValueRef flash_score(flash *f, LLVMValueRef s, int i, int j) {
     emit *e = f->e;
     const attention *a = &f->a;
     s = em_fmul(e, s, f->scale);
@@ -269,8 +281,7 @@ static LLVMValueRef finished(flash *f, LLVMValueRef s, int i, int j) {
     return em_select(e, em_fcmp(e, LLVMRealUNE, mask, constant(f, 0)), s, constant(f, -__builtin_inf()));
 }
 
-/* Numbers of keys from the thread's first on, as i32: far ones are as good as none. */
-static LLVMValueRef narrow(flash *f, LLVMValueRef bound) {
+LLVMValueRef flash_narrow(flash *f, LLVMValueRef bound) {
     emit *e = f->e;
     bound = em_max(e, flash_num(f, -(1 << 20)), em_min(e, flash_num(f, 1 << 20), bound));
     return LLVMBuildTrunc(e->b, bound, e->t_i32, "");
@@ -286,12 +297,12 @@ void flash_make_weights(flash *f, LLVMValueRef *score, LLVMValueRef j0) {
                      query = em_add(e, f->q0, em_add(e, f->y, flash_num(f, i * f->row_step)));
         LLVMValueRef to = end, from = NULL, most = f->largest[i], sum = NULL;
         if (f->high) to = em_min(e, end, em_sub(e, em_add(e, em_add(e, query, f->high), flash_num(f, 1)), mine));
-        if (f->low) from = narrow(f, em_sub(e, em_add(e, query, f->low), mine));
-        to = narrow(f, to);
+        if (f->low) from = flash_narrow(f, em_sub(e, em_add(e, query, f->low), mine));
+        to = flash_narrow(f, to);
         for (int j = 0; j < f->own_keys; j++) {
             LLVMValueRef number = em_i32(e, flash_key(f, j)), keep = em_icmp(e, LLVMIntSLT, number, to);
             if (from) keep = em_and(e, keep, em_icmp(e, LLVMIntSGE, number, from));
-            s[j] = em_select(e, keep, finished(f, s[j], i, j), constant(f, -__builtin_inf()));
+            s[j] = em_select(e, keep, flash_score(f, s[j], i, j), constant(f, -__builtin_inf()));
             most = flash_larger(f, s[j], most);
         }
         for (int mask = f->side / 2; mask; mask /= 2) most = flash_larger(f, gpu_shuffle(e, most, mask), most);

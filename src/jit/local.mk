@@ -32,6 +32,7 @@ jit_sources += %D%/gpu_space.c
 jit_sources += %D%/gpu_attention.c
 jit_sources += %D%/gpu_attention_block.c
 jit_sources += %D%/gpu_attention_mma.c
+jit_sources += %D%/gpu_attention_wgmma.c
 jit_sources += %D%/gpu_turn.c
 jit_sources += %D%/gpu_team.c
 jit_sources += %D%/gpu_column.c

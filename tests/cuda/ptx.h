@@ -82,10 +82,11 @@ typedef enum ptx_op {
                                                 X(X4, "x4") X(ROW, "row") X(COL, "col") X(M16N8K16, "m16n8k16")        \
                                                     X(M16N8K8, "m16n8k8") X(M8N8, "m8n8") X(M16N8K32, "m16n8k32")      \
                                                         X(MMA_ASYNC, "mma_async") X(FENCE_, "fence") X(PROXY, "proxy") \
-                                                            X(M64N128K16, "m64n128k16") X(M64N256K16, "m64n256k16")    \
-                                                                X(RELU, "relu") X(RNA, "rna") X(DEC, "dec") X(INIT, "init")            \
-                                                                    X(TRY_WAIT, "try_wait") X(PARITY, "parity")        \
-                                                                        X(NOINC, "noinc") X(MBARRIER_, "mbarrier")
+                                                            X(M64N64K16, "m64n64k16") X(M64N128K16, "m64n128k16")      \
+                                                                X(M64N256K16, "m64n256k16") X(RELU, "relu")            \
+                                                                    X(RNA, "rna") X(DEC, "dec") X(INIT, "init")        \
+                                                                        X(TRY_WAIT, "try_wait") X(PARITY, "parity")    \
+                                                                            X(NOINC, "noinc") X(MBARRIER_, "mbarrier")
 /* Words that change no value here: caches, scopes, orders of memory. */
 #define PTX_IGNORED                                                                                                    \
     "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "relaxed", "acquire", "release", "acq_rel", "volatile", "weak",    \
@@ -217,6 +218,8 @@ typedef struct ptx_product {
     int columns, warp; /* of the four */
     bool is_turned[2]; /* not along k */
     uint64_t descriptor[2];
+    bool has_a;         /* operand 0 is in registers: the warp's 16 rows */
+    uint16_t a[16][16]; /* by row and k */
 } ptx_product;
 typedef struct ptx_shared {
     const uint8_t *data;

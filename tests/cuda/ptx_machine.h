@@ -42,6 +42,7 @@ typedef struct in_flight {
     ptx_product product;
     uint64_t sum; /* of what it read */
     int group;
+    const ptx_inst *inst;
 } in_flight;
 
 typedef struct warp {

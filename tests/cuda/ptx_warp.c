@@ -159,19 +159,36 @@ static uint64_t read_product(run *r, warp *w, const ptx_product *p, float d[16][
     return t.sum;
 }
 
+/* Operand A in registers: fragments as those of mma.m16n8k16. */
+static void read_fragment(const run *r, const warp *w, const ptx_operand *o, uint16_t a[16][16]) {
+    for (int lane = 0; lane < LANES; lane++)
+        for (int k = 0; k < 4; k++) {
+            uint64_t v = value(r, w, lane, element(r, o, k));
+            uint16_t *to = &a[lane / 4 + 8 * (k & 1)][2 * (lane % 4) + 8 * (k >> 1)];
+            to[0] = (uint16_t)v;
+            to[1] = (uint16_t)(v >> 16);
+        }
+}
+
 static void multiply_group(run *r, warp *w, const ptx_inst *i) {
     static float d[16][PTX_WGMMA_COLUMNS];
-    int columns = has(i, PTX_M(M64N256K16)) ? 256 : has(i, PTX_M(M64N128K16)) ? 128 : 0;
+    int columns = has(i, PTX_M(M64N256K16))   ? 256
+                  : has(i, PTX_M(M64N128K16)) ? 128
+                  : has(i, PTX_M(M64N64K16))  ? 64
+                                              : 0;
+    const bool has_a = i->in[1].kind == PTX_VECTOR; /* without a word of how it lies */
     if (!columns || i->type != PTX_F32 || i->from != i->third || (i->from != PTX_F16 && i->from != PTX_BF16) ||
-        i->n != 8)
+        i->n != 8 - has_a || (has_a && i->in[1].reg != 4))
         ptx_fail(r, -1, "wgmma of a shape or type that is not known");
     if (!w->has_fence) ptx_fail(r, -1, "wgmma.mma_async without wgmma.fence");
     bool adds = value(r, w, 0, &i->in[3]) & 1;
-    ptx_product p = {i->from,
-                     columns,
-                     w->number % 4,
-                     {i->in[6].value != 0, i->in[7].value != 0},
-                     {value(r, w, 0, &i->in[1]), value(r, w, 0, &i->in[2])}};
+    ptx_product p = {.type = i->from,
+                     .columns = columns,
+                     .warp = w->number % 4,
+                     .is_turned = {!has_a && i->in[6].value != 0, i->in[7 - has_a].value != 0},
+                     .descriptor = {has_a ? 0 : value(r, w, 0, &i->in[1]), value(r, w, 0, &i->in[2])},
+                     .has_a = has_a};
+    if (has_a) read_fragment(r, w, &i->in[1], p.a);
     for (int lane = 0; lane < LANES; lane++)
         for (int k = 0; k < columns / 2; k++)
             d[lane / 4 + 8 * (k >> 1 & 1)][k / 4 * 8 + 2 * (lane % 4) + (k & 1)] =
@@ -186,7 +203,7 @@ static void multiply_group(run *r, warp *w, const ptx_inst *i) {
         if (!more) ptx_fail(r, -1, "out of memory");
         w->product = more;
     }
-    w->product[w->n_products++] = (in_flight){p, sum, w->product_group};
+    w->product[w->n_products++] = (in_flight){p, sum, w->product_group, i};
 }
 
 /* The products of all but the last `keep` groups are done: until now nobody may have written what they read. */
@@ -197,6 +214,11 @@ static void finish_products(run *r, warp *w, int keep) {
         if (f.group > w->product_group - 1 - keep) w->product[left++] = f;
         else if (read_product(r, w, &f.product, NULL) != f.sum)
             ptx_fail(r, -1, "shared memory was written while a product still read it");
+        if (!f.product.has_a) continue;
+        uint16_t a[16][16];
+        read_fragment(r, w, &f.inst->in[1], a);
+        if (memcmp(a, f.product.a, sizeof a) != 0)
+            ptx_fail(r, -1, "a register was written while a product still read it");
     }
     w->n_products = left;
     w->has_fence = false;

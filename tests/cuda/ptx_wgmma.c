@@ -44,7 +44,9 @@ static const char *read_operand(const ptx_product *p, int operand, int first, in
 
 const char *ptx_wgmma(const ptx_product *p, const ptx_shared *s, float d[16][PTX_WGMMA_COLUMNS]) {
     static double a[16][K], b[PTX_WGMMA_COLUMNS][K];
-    const char *wrong = read_operand(p, 0, 16 * p->warp, 16, s, d ? a : NULL);
+    const char *wrong = p->has_a ? NULL : read_operand(p, 0, 16 * p->warp, 16, s, d ? a : NULL);
+    for (int m = 0; m < 16 && p->has_a; m++)
+        for (int k = 0; k < K; k++) a[m][k] = ptx_to_double(p->type, p->a[m][k]);
     if (!wrong) wrong = read_operand(p, 1, 0, p->columns, s, d ? b : NULL);
     for (int m = 0; m < 16 && d && !wrong; m++)
         for (int n = 0; n < p->columns; n++) {

@@ -1,0 +1,641 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* gpu_attention_wgmma.c: the keys of a block of attention on sm_90a, for operands of one 16-bit type. Four warps make 64
+ * queries; all of them share keys and values, which come by cp.async into two pieces of shared memory each. Scores of a
+ * block of keys are wgmma's of queries and keys; weights are made where scores lie, and are operand A of the second
+ * product as registers hold them. Each weight is two numbers of 16 bits, as in gpu_attention_mma.c.
+ *
+ *   queries and the first keys -> shared memory; scores of the first block begin
+ *   for each block of keys: wait for its scores; weights in their place
+ *       wait for the products of the block before; results * factor where a reference changed; weights in parts
+ *       wait for the copies of the next keys and these values; barrier
+ *       scores of the next block and these products begin; copies of the keys after the next, and of the next values
+ *
+ * so weights are made while the products of the block before run, and another block of threads, or group, has the
+ * tensor cores meanwhile. Results are relative to a reference of each query, which follows the largest score only where
+ * that is 2^NEAR times as large, so that results are seldom multiplied; what a query's reference is depends on its own
+ * scores alone. Scores of a block behind the last one are made too, of what is in shared memory, and not used. */
+#include "jit/gpu_attention.h"
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    LINE = 64,        /* elements of a line of 128 bytes */
+    EIGHT_LINES = 64, /* 16 bytes */
+    QUERIES = 64,     /* of a group */
+    MAX_ACC = 64,     /* accumulators of a thread */
+    STRIDE_WORD = EIGHT_LINES | 1 << 30 /* upper word of a descriptor: the distance of 8 lines; 128-byte swizzle */
+};
+
+/* An operand in shared memory: columns of lines of 64 elements, 8 chunks of 16 bytes each, `column` lines apart. */
+typedef struct tile {
+    int operand, inst, row_dim, column_dim, rows, columns, column, at, bytes; /* at, bytes: of a piece */
+    LLVMValueRef can, line, to, first, pass_step, has_columns, in_columns;
+} tile;
+
+typedef struct group {
+    flash *f;
+    emit *e;
+    int n_scores, n_results; /* accumulators of a thread */
+    tile q, k, v;
+    LLVMValueRef base, own_queries;          /* i32: address of shared memory; of the group's queries in it */
+    LLVMValueRef is_far, log2_scale, offset; /* scores * log2_scale are exponents of 2; added to all of them */
+    LLVMValueRef end;                        /* of the block's keys */
+    LLVMValueRef hidden_from, hidden_to;     /* keys that all queries of the warp see: behind one, before the other */
+    LLVMValueRef score[MAX_ACC], result[MAX_ACC], reference[2], sum[2], factor[2], is_moved;
+} group;
+
+/* ---- instructions ---- */
+static LLVMValueRef i32(group *g, LLVMValueRef v) { return LLVMBuildTrunc(g->e->b, v, g->e->t_i32, ""); }
+static LLVMValueRef plus(group *g, LLVMValueRef v, int by) { return by ? em_add(g->e, v, em_i32(g->e, by)) : v; }
+
+/* Text with n in and out registers of f32 in front, then what is only read. */
+static void emit_asm(group *g, const char *text, LLVMValueRef *acc, int n, bool is_read, LLVMValueRef *in,
+                     const char *in_kinds, int n_in) {
+    emit *e = g->e;
+    fu_str constraints;
+    LLVMTypeRef types[MAX_ACC + 8], outs[MAX_ACC];
+    LLVMValueRef values[MAX_ACC + 8];
+    int all = 0;
+    fu_str_init(&constraints, e->arena);
+    for (int i = 0; i < n; i++) {
+        fu_str_addf(&constraints, "=f,");
+        outs[i] = e->t_f32;
+    }
+    for (int i = 0; i < n_in; i++) {
+        fu_str_addf(&constraints, "%c,", in_kinds[i]);
+        values[all++] = in[i];
+    }
+    for (int i = 0; i < n && is_read; i++) {
+        fu_str_addf(&constraints, "%d,", i);
+        values[all++] = acc[i];
+    }
+    fu_str_addf(&constraints, "~{memory}");
+    for (int i = 0; i < all; i++) types[i] = LLVMTypeOf(values[i]);
+    LLVMTypeRef out = n ? LLVMStructTypeInContext(e->ctx, outs, (unsigned)n, 0) : e->t_void;
+    LLVMTypeRef fn = LLVMFunctionType(out, types, (unsigned)all, 0);
+    LLVMValueRef f = LLVMGetInlineAsm(fn, text, strlen(text), constraints.at, constraints.n, 1, 0,
+                                      LLVMInlineAsmDialectATT, 0);
+    LLVMValueRef result = LLVMBuildCall2(e->b, fn, f, values, (unsigned)all, "");
+    for (int i = 0; i < n; i++) acc[i] = LLVMBuildExtractValue(e->b, result, (unsigned)i, "");
+}
+
+static void say(group *g, const char *text) { emit_asm(g, text, NULL, 0, false, NULL, "", 0); }
+
+/* Waits for all but the last `keep` groups of products; the accumulators are there from here on. */
+static void wait_for_products(group *g, int keep, LLVMValueRef *acc, int n) {
+    char text[64];
+    snprintf(text, sizeof text, "wgmma.wait_group.sync.aligned %d;", keep);
+    emit_asm(g, text, acc, n, true, NULL, "", 0);
+}
+
+/* acc[n] (+)= a * b, of 64 rows and 2 * n columns. a: a descriptor, or four registers. */
+static void multiply(group *g, LLVMValueRef *acc, int n, bool adds, LLVMValueRef *a, int n_a, LLVMValueRef b) {
+    emit *e = g->e;
+    const char *type = g->f->a.k->inst[g->f->a.q].dtype == FUSOR_BF16 ? "bf16" : "f16";
+    LLVMValueRef in[6];
+    fu_str text;
+    fu_str_init(&text, e->arena);
+    fu_str_addf(&text, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {", 2 * n, type, type);
+    for (int i = 0; i < n; i++) fu_str_addf(&text, "%s$%d", i ? ", " : "", i);
+    if (n_a == 1) fu_str_addf(&text, "}, $%d, $%d, $%d, 1, 1, 0, 0;", n, n + 1, n + 2);
+    else
+        fu_str_addf(&text, "}, {$%d, $%d, $%d, $%d}, $%d, $%d, 1, 1, 1;", n, n + 1, n + 2, n + 3, n + 4, n + 5);
+    memcpy(in, a, (size_t)n_a * sizeof *in);
+    in[n_a] = b;
+    in[n_a + 1] = LLVMConstInt(e->t_i1, adds, 0);
+    emit_asm(g, text.at, acc, n, adds, in, n_a == 1 ? "llb" : "rrrrlb", n_a + 2);
+}
+
+/* leading: from one column of lines to the next, in 16 bytes. */
+static LLVMValueRef descriptor(group *g, LLVMValueRef byte, int leading) {
+    emit *e = g->e;
+    LLVMValueRef low = em_or(e, em_lshr(e, byte, 4), em_i32(e, leading << 16));
+    return em_or(e, LLVMBuildZExt(e->b, low, e->t_i64, ""), em_i64s(e, (int64_t)STRIDE_WORD << 32));
+}
+
+LLVMValueRef flash_pair(flash *f, ir_dtype t, LLVMValueRef low, LLVMValueRef high) {
+    emit *e = f->e;
+    const char *text = t == FUSOR_BF16 ? "cvt.rn.bf16x2.f32 $0, $1, $2;" : "cvt.rn.f16x2.f32 $0, $1, $2;", *in = "=r,f,f";
+    LLVMTypeRef fn = LLVMFunctionType(e->t_i32, (LLVMTypeRef[]){e->t_f32, e->t_f32}, 2, 0);
+    LLVMValueRef as = LLVMGetInlineAsm(fn, text, strlen(text), in, strlen(in), 0, 0, LLVMInlineAsmDialectATT, 0);
+    return LLVMBuildCall2(e->b, fn, as, (LLVMValueRef[]){high, low}, 2, "");
+}
+
+static LLVMValueRef half_of_pair(group *g, LLVMValueRef pair, int which) {
+    emit *e = g->e;
+    const ir_dtype t = g->f->a.k->inst[g->f->a.q].dtype;
+    if (t == FUSOR_BF16) {
+        LLVMValueRef bits = which ? em_and(e, pair, em_i32(e, (int32_t)0xffff0000)) : em_shl(e, pair, 16);
+        return LLVMBuildBitCast(e->b, bits, e->t_f32, "");
+    }
+    LLVMTypeRef half = LLVMHalfTypeInContext(e->ctx);
+    LLVMValueRef both = LLVMBuildBitCast(e->b, pair, LLVMVectorType(half, 2), "");
+    return LLVMBuildFPExt(e->b, LLVMBuildExtractElement(e->b, both, em_i32(e, which), ""), e->t_f32, "");
+}
+
+/* ---- operands into shared memory ---- */
+static void lay_out(tile *t, int operand, int inst, int row_dim, int column_dim, int rows, int columns, int column,
+                    int *at, int pieces) {
+    *t = (tile){.operand = operand,
+                .inst = inst,
+                .row_dim = row_dim,
+                .column_dim = column_dim,
+                .rows = rows,
+                .columns = columns,
+                .column = column,
+                .at = *at,
+                .bytes = 2 * rows * columns};
+    *at += pieces * t->bytes;
+}
+
+/* Threads that copy; lines of 128 bytes are as many for a pass of them. */
+static int copiers(const tile *t) { return t->operand ? 2 * IR_GPU_ATTENTION_THREADS : IR_GPU_ATTENTION_THREADS; }
+static int passes(const tile *t) { return t->rows * t->columns / 8 / copiers(t); }
+static int pass_lines(const tile *t) { return copiers(t) / (t->columns / 8); }
+
+/* What copies of the operand are for this thread: it has chunk `thread % (columns / 8)` of lines. */
+static void begin_copies(group *g, tile *t, LLVMValueRef row0, LLVMValueRef column0) {
+    flash *f = g->f;
+    emit *e = g->e;
+    const int chunks = t->columns / 8, buffer = f->a.k->inst[t->inst].index;
+    t->can = f->has_vectors[t->operand];
+    if (!t->can) return;
+    LLVMValueRef thread = i32(g, f->thread), chunk = em_and(e, thread, em_i32(e, chunks - 1)),
+                 line = em_lshr(e, thread, __builtin_ctz((unsigned)chunks));
+    LLVMValueRef swizzled = em_xor(e, em_and(e, chunk, em_i32(e, 7)), em_and(e, line, em_i32(e, 7)));
+    /* a pass is a multiple of 8 lines, and a column one of passes */
+    t->to = em_add(e, em_shl(e, line, 7), em_shl(e, swizzled, 4));
+    t->to = em_add(e, t->to, em_mul(e, em_lshr(e, chunk, 3), em_i32(e, 128 * t->column)));
+    t->line = LLVMBuildZExt(e->b, line, e->t_i64, "");
+    LLVMValueRef column = em_add(e, column0, flash_num(f, 0)), *stride = e->stride[buffer];
+    column = em_add(e, column, LLVMBuildZExt(e->b, em_shl(e, chunk, 3), e->t_i64, ""));
+    LLVMValueRef off = em_add(e, f->a.batch_off[buffer], column);
+    off = em_add(e, off, em_mul(e, em_add(e, row0, t->line), stride[t->row_dim]));
+    t->first = em_gep(e, e->base[buffer], e->t_i16, off);
+    t->pass_step = em_mul(e, stride[t->row_dim], flash_num(f, pass_lines(t)));
+    t->in_columns = em_icmp(e, LLVMIntSLT, column, e->size[t->column_dim]);
+    t->has_columns = em_icmp(e, LLVMIntSLE, em_add(e, column0, flash_num(f, t->columns)), e->size[t->column_dim]);
+}
+
+static void copy_passes(group *g, const tile *t, LLVMValueRef row, LLVMValueRef limit, LLVMValueRef from,
+                        LLVMValueRef to, bool is_whole) {
+    emit *e = g->e;
+    for (int i = 0; i < passes(t); i++) {
+        const int line = i * pass_lines(t), block = line / t->column;
+        LLVMValueRef in[3] = {em_gep(e, to, e->t_i8,
+                                     em_i64s(e, 128 * (block * t->column * (t->columns / LINE) + line % t->column))),
+                              from, NULL};
+        if (!is_whole) {
+            LLVMValueRef at = em_add(e, em_add(e, row, t->line), em_i64s(e, line));
+            LLVMValueRef is_inside = em_and(e, t->in_columns, em_icmp(e, LLVMIntSLT, at, limit));
+            in[2] = em_select(e, is_inside, em_i32(e, 16), em_i32(e, 0));
+        }
+        gpu_call(e,
+                 is_whole ? "llvm.nvvm.cp.async.cg.shared.global.16" : "llvm.nvvm.cp.async.cg.shared.global.16.s",
+                 NULL, 0, in, is_whole ? 2 : 3);
+        from = em_gep(e, from, e->t_i16, t->pass_step);
+    }
+}
+
+/* Rows [row, row + rows) of an operand, those from `limit` on as zeros, to a piece; from: where the thread's own are.
+ * Lines of the next pass are `column` lines of all columns further once a column is full. */
+static void copy(group *g, const tile *t, LLVMValueRef row, LLVMValueRef limit, LLVMValueRef from, LLVMValueRef piece) {
+    flash *f = g->f;
+    emit *e = g->e;
+    LLVMValueRef to = em_gep(e, f->shared, e->t_i8, plus(g, em_add(e, piece, t->to), t->at));
+    const bool is_part = copiers(t) < f->threads;
+    em_branch some;
+    if (is_part) some = em_if(e, em_icmp(e, LLVMIntSLT, f->thread, flash_num(f, copiers(t))));
+    em_branch whole =
+        em_if(e, em_and(e, t->has_columns, em_icmp(e, LLVMIntSLE, em_add(e, row, flash_num(f, t->rows)), limit)));
+    copy_passes(g, t, row, limit, from, to, true);
+    em_else(e, &whole);
+    copy_passes(g, t, row, limit, from, to, false);
+    em_endif(e, &whole);
+    if (is_part) em_endif(e, &some);
+}
+
+static void stage(group *g, const tile *t, LLVMValueRef row, LLVMValueRef column, LLVMValueRef piece) {
+    flash *f = g->f;
+    LLVMValueRef to = em_gep(g->e, f->shared, g->e->t_i8, plus(g, piece, t->at));
+    flash_stage_elements(f, &(flash_piece){t->operand, t->inst, t->row_dim, t->column_dim, t->rows, t->columns, 0, row,
+                                           column, to, true, t->column});
+}
+
+static void copy_if(group *g, const tile *t, LLVMValueRef row, LLVMValueRef limit, LLVMValueRef from,
+                    LLVMValueRef piece) {
+    emit *e = g->e;
+    if (!t->can) return;
+    em_branch b = em_if(e, t->can);
+    copy(g, t, row, limit, from, piece);
+    em_endif(e, &b);
+}
+
+static void load_elements(group *g, const tile *t, LLVMValueRef row, LLVMValueRef piece) {
+    emit *e = g->e;
+    LLVMValueRef column = t->operand == 2 ? g->f->n0 : flash_num(g->f, 0);
+    if (!t->can) {
+        stage(g, t, row, column, piece);
+        return;
+    }
+    em_branch b = em_if(e, t->can);
+    em_else(e, &b);
+    stage(g, t, row, column, piece);
+    em_endif(e, &b);
+}
+
+static void commit_copies(group *g) { gpu_call(g->e, "llvm.nvvm.cp.async.commit.group", NULL, 0, NULL, 0); }
+
+/* What this thread's copies brought, or it wrote, is there for wgmma of all threads. */
+static void meet(group *g, int groups) {
+    LLVMValueRef n = em_i32(g->e, groups);
+    gpu_call(g->e, "llvm.nvvm.cp.async.wait.group", NULL, 0, &n, 1);
+    say(g, "fence.proxy.async.shared::cta;");
+    gpu_barrier(g->e);
+}
+
+/* ---- products ---- */
+static void begin_scores(group *g, LLVMValueRef piece) {
+    flash *f = g->f;
+    emit *e = g->e;
+    const int steps = ((int)f->a.k->dim[f->a.at.k].size + 15) / 16;
+    LLVMValueRef keys = plus(g, em_add(e, g->base, piece), g->k.at);
+    for (int s = 0; s < steps; s++) {
+        const int column = s / 4, chunk = 32 * (s % 4);
+        LLVMValueRef a = descriptor(g, plus(g, g->own_queries, 128 * QUERIES * column + chunk), 1);
+        LLVMValueRef b = descriptor(g, plus(g, keys, 128 * g->k.column * column + chunk), 1);
+        multiply(g, g->score, g->n_scores, s > 0, &a, 1, b);
+    }
+    say(g, "wgmma.commit_group.sync.aligned;");
+}
+
+/* part[2][n_scores / 2]: pairs of weights. */
+static void begin_results(group *g, LLVMValueRef part[2][MAX_ACC / 2], LLVMValueRef piece) {
+    flash *f = g->f;
+    emit *e = g->e;
+    LLVMValueRef values = plus(g, em_add(e, g->base, piece), g->v.at);
+    for (int s = 0; s < f->keys / 16; s++) {
+        LLVMValueRef b = descriptor(g, plus(g, values, 16 * 128 * s), 8 * g->v.column);
+        for (int p = 0; p < 2; p++) multiply(g, g->result, g->n_results, true, &part[p][4 * s], 4, b);
+    }
+    say(g, "wgmma.commit_group.sync.aligned;");
+}
+
+/* ---- weights ---- */
+/* Accumulator i of a thread is of query y + 8 * row_of(i), and key 2 * x + key_of(i) of the block. */
+static int row_of(int i) { return i >> 1 & 1; }
+static int key_of(int i) { return i / 4 * 8 + i % 2; }
+
+static void hide(group *g, LLVMValueRef j0) {
+    flash *f = g->f;
+    emit *e = g->e;
+    attention *a = &f->a;
+    LLVMValueRef was[MAX_ACC], none = em_f32(e, -__builtin_inf());
+    memcpy(was, g->score, sizeof was);
+    LLVMValueRef hides = em_icmp(e, LLVMIntSGT, em_add(e, j0, flash_num(f, f->keys)), g->hidden_from);
+    if (a->low >= 0) hides = em_or(e, hides, em_icmp(e, LLVMIntSLT, j0, g->hidden_to));
+    em_branch b = em_if(e, hides);
+    LLVMValueRef mine = em_add(e, j0, em_mul(e, f->x, flash_num(f, 2)));
+    for (int row = 0; row < 2; row++) {
+        LLVMValueRef query = em_add(e, f->q0, em_add(e, f->y, flash_num(f, 8 * row))), to = em_sub(e, g->end, mine),
+                     from = NULL;
+        if (a->high >= 0)
+            to = em_min(e, to, em_sub(e, em_add(e, em_add(e, query, f->high), flash_num(f, 1)), mine));
+        if (a->low >= 0) from = flash_narrow(f, em_sub(e, em_add(e, query, f->low), mine));
+        to = flash_narrow(f, to);
+        for (int i = 0; i < g->n_scores; i++) {
+            if (row_of(i) != row) continue;
+            LLVMValueRef key = em_i32(e, key_of(i)), keep = em_icmp(e, LLVMIntSLT, key, to);
+            if (from) keep = em_and(e, keep, em_icmp(e, LLVMIntSGE, key, from));
+            g->score[i] = em_select(e, keep, g->score[i], none);
+        }
+    }
+    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
+    em_endif(e, &b);
+    for (int i = 0; i < g->n_scores; i++) {
+        LLVMValueRef phi = LLVMBuildPhi(e->b, e->t_f32, "");
+        LLVMAddIncoming(phi, (LLVMValueRef[]){g->score[i], was[i]}, (LLVMBasicBlockRef[]){from, b.other}, 2);
+        g->score[i] = phi;
+    }
+}
+
+/* Scales that are not near 1 are multiplied with here: then a score times log2_scale neither overflows nor is lost. */
+static void scale(group *g) {
+    flash *f = g->f;
+    emit *e = g->e;
+    if (f->a.cap >= 0 || f->a.mask >= 0) {
+        for (int i = 0; i < g->n_scores; i++)
+            g->score[i] = flash_score(f, g->score[i], row_of(i), 2 * (i / 4) + i % 2);
+        return;
+    }
+    LLVMValueRef was[MAX_ACC];
+    memcpy(was, g->score, sizeof was);
+    em_branch b = em_if(e, g->is_far);
+    for (int i = 0; i < g->n_scores; i++) g->score[i] = em_fmul(e, g->score[i], f->scale);
+    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
+    em_endif(e, &b);
+    for (int i = 0; i < g->n_scores; i++) {
+        LLVMValueRef phi = LLVMBuildPhi(e->b, e->t_f32, "");
+        LLVMAddIncoming(phi, (LLVMValueRef[]){g->score[i], was[i]}, (LLVMBasicBlockRef[]){from, b.other}, 2);
+        g->score[i] = phi;
+    }
+}
+
+/* The largest score of a row of the block, by halves. */
+static LLVMValueRef largest_of(group *g, int row) {
+    LLVMValueRef v[MAX_ACC];
+    int n = 0;
+    for (int i = 0; i < g->n_scores; i++)
+        if (row_of(i) == row) v[n++] = g->score[i];
+    for (; n > 1; n /= 2)
+        for (int i = 0; i < n / 2; i++) v[i] = flash_larger(g->f, v[i], v[i + n / 2]);
+    for (int mask = 2; mask; mask /= 2) v[0] = flash_larger(g->f, gpu_shuffle(g->e, v[0], mask), v[0]);
+    return v[0];
+}
+
+static LLVMValueRef any_of_warp(group *g, LLVMValueRef is) {
+    LLVMValueRef in[2] = {em_i32(g->e, -1), is};
+    return gpu_call(g->e, "llvm.nvvm.vote.any.sync", NULL, 0, in, 2);
+}
+
+/* Exponents of 2 are score * log2_scale + reference; a reference is infinite as long as there was no score. */
+static void move_references(group *g) {
+    flash *f = g->f;
+    emit *e = g->e;
+    const bool is_f16 = f->a.k->inst[f->a.q].dtype == FUSOR_F16;
+    LLVMValueRef most[2], moves[2], near = em_f32(e, is_f16 ? 11 + 4 : 8), one = em_f32(e, 1), is[2];
+    for (int r = 0; r < 2; r++) {
+        most[r] = largest_of(g, r);
+        is[r] = moves[r] = em_fcmp(e, LLVMRealOGT, em_mad(e, most[r], g->log2_scale, g->reference[r]), near);
+    }
+    g->is_moved = any_of_warp(g, em_or(e, is[0], is[1]));
+    LLVMValueRef was[6] = {one, one, g->reference[0], g->reference[1], g->sum[0], g->sum[1]}, now[6];
+    em_branch b = em_if(e, g->is_moved);
+    for (int r = 0; r < 2; r++) {
+        LLVMValueRef to = em_fsub(e, g->offset, em_fmul(e, most[r], g->log2_scale));
+        now[2 + r] = em_select(e, moves[r], to, g->reference[r]);
+        now[r] = em_select(e, moves[r], gpu_exp2(e, em_fsub(e, to, g->reference[r])), one);
+        now[4 + r] = em_fmul(e, g->sum[r], now[r]);
+    }
+    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
+    em_endif(e, &b);
+    for (int i = 0; i < 6; i++) {
+        LLVMValueRef phi = LLVMBuildPhi(e->b, e->t_f32, "");
+        LLVMAddIncoming(phi, (LLVMValueRef[]){now[i], was[i]}, (LLVMBasicBlockRef[]){from, b.other}, 2);
+        *(i < 2 ? &g->factor[i] : i < 4 ? &g->reference[i - 2] : &g->sum[i - 4]) = phi;
+    }
+}
+
+/* Scores to weights, where they are. */
+static void make_weights(group *g) {
+    emit *e = g->e;
+    move_references(g);
+    for (int r = 0; r < 2; r++) {
+        LLVMValueRef sum[2] = {NULL, NULL};
+        LLVMValueRef is_none = em_fcmp(e, LLVMRealOEQ, g->reference[r], em_f32(e, __builtin_inf()));
+        LLVMValueRef reference = em_select(e, is_none, em_f32(e, 0), g->reference[r]);
+        for (int i = 0, n = 0; i < g->n_scores; i++) {
+            if (row_of(i) != r) continue;
+            LLVMValueRef w = gpu_exp2(e, em_mad(e, g->score[i], g->log2_scale, reference));
+            g->score[i] = w;
+            sum[n % 2] = sum[n % 2] ? em_fadd(e, sum[n % 2], w) : w;
+            n++;
+        }
+        g->sum[r] = em_fadd(e, g->sum[r], em_fadd(e, sum[0], sum[1]));
+    }
+}
+
+static void multiply_results(group *g) {
+    emit *e = g->e;
+    LLVMValueRef was[MAX_ACC];
+    memcpy(was, g->result, sizeof was);
+    em_branch b = em_if(e, g->is_moved);
+    for (int i = 0; i < g->n_results; i++) g->result[i] = em_fmul(e, g->result[i], g->factor[row_of(i)]);
+    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
+    em_endif(e, &b);
+    for (int i = 0; i < g->n_results; i++) {
+        LLVMValueRef phi = LLVMBuildPhi(e->b, e->t_f32, "");
+        LLVMAddIncoming(phi, (LLVMValueRef[]){g->result[i], was[i]}, (LLVMBasicBlockRef[]){from, b.other}, 2);
+        g->result[i] = phi;
+    }
+}
+
+/* Each weight as two numbers of 16 bits: the nearest one, and what is left. */
+static void split(group *g, LLVMValueRef part[2][MAX_ACC / 2]) {
+    emit *e = g->e;
+    const ir_dtype t = g->f->a.k->inst[g->f->a.q].dtype;
+    for (int i = 0; i < g->n_scores / 2; i++) {
+        LLVMValueRef *w = g->score + 2 * i, left[2];
+        part[0][i] = flash_pair(g->f, t, w[0], w[1]);
+        for (int h = 0; h < 2; h++) left[h] = em_fsub(e, w[h], half_of_pair(g, part[0][i], h));
+        part[1][i] = flash_pair(g->f, t, left[0], left[1]);
+    }
+}
+
+/* ---- all keys ---- */
+static void find_scale(group *g) {
+    flash *f = g->f;
+    emit *e = g->e;
+    const bool is_f16 = f->a.k->inst[f->a.q].dtype == FUSOR_F16;
+    LLVMValueRef one = em_f32(e, 1), log2_e = em_f32(e, 0x1.715476p0);
+    g->offset = em_f32(e, is_f16 ? 11 : 0);
+    g->is_far = NULL;
+    g->log2_scale = log2_e;
+    if (f->a.cap >= 0 || f->a.mask >= 0) return;
+    /* scores grow with a scale that is positive */
+    LLVMValueRef is_near = em_and(e, em_fcmp(e, LLVMRealOGE, f->scale, em_f32(e, 0x1p-60)),
+                                  em_fcmp(e, LLVMRealOLE, f->scale, em_f32(e, 0x1p60)));
+    g->is_far = LLVMBuildNot(e->b, is_near, "");
+    g->log2_scale = em_fmul(e, em_select(e, is_near, f->scale, one), log2_e);
+}
+
+/* Keys that all queries of the warp see. */
+static void find_bounds(group *g) {
+    flash *f = g->f;
+    emit *e = g->e;
+    LLVMValueRef warp = LLVMBuildUDiv(e->b, f->thread, flash_num(f, IR_GPU_WARP), "");
+    LLVMValueRef first = em_add(e, f->q0, em_mul(e, warp, flash_num(f, 16)));
+    g->hidden_from = g->end;
+    if (f->a.high >= 0)
+        g->hidden_from = em_min(e, g->end, em_add(e, em_add(e, first, f->high), flash_num(f, 1)));
+    if (f->a.low >= 0) g->hidden_to = em_add(e, em_add(e, first, flash_num(f, 15)), f->low);
+}
+
+static void lay_out_all(group *g) {
+    flash *f = g->f;
+    emit *e = g->e;
+    attention *a = &f->a;
+    int at = 0;
+    LLVMValueRef zero = flash_num(f, 0);
+    lay_out(&g->q, 0, a->q, a->at.m, a->at.k, f->queries, f->group.head, QUERIES, &at, 1);
+    lay_out(&g->k, 1, a->keys, a->at.j, a->at.k, f->keys, f->group.head, f->keys, &at, 2);
+    lay_out(&g->v, 2, a->v, a->at.j, a->at.n, f->keys, f->width, f->keys, &at, 2);
+    g->base = LLVMBuildPtrToInt(e->b, f->shared, e->t_i32, "");
+    LLVMValueRef number = em_lshr(e, i32(g, f->thread), 7);
+    g->own_queries = em_add(e, g->base, em_mul(e, number, em_i32(e, 2 * QUERIES * f->group.head)));
+    begin_copies(g, &g->q, f->q0, zero);
+    begin_copies(g, &g->k, zero, zero);
+    begin_copies(g, &g->v, zero, f->n0);
+}
+
+/* Where this thread's copies of rows from `row` on begin. */
+static LLVMValueRef rows_at(group *g, const tile *t, LLVMValueRef row) {
+    emit *e = g->e;
+    if (!t->can) return LLVMGetUndef(LLVMTypeOf(e->base[0]));
+    return em_gep(e, t->first, e->t_i16, em_mul(e, row, e->stride[g->f->a.k->inst[t->inst].index][t->row_dim]));
+}
+
+/* Are keys or values brought by elements? NULL: never. */
+static LLVMValueRef by_elements(group *g) {
+    emit *e = g->e;
+    LLVMValueRef is = NULL;
+    for (int i = 0; i < 2; i++) {
+        LLVMValueRef can = i ? g->v.can : g->k.can;
+        if (!can) return LLVMConstInt(e->t_i1, 1, 0);
+        is = is ? em_or(e, is, LLVMBuildNot(e->b, can, "")) : LLVMBuildNot(e->b, can, "");
+    }
+    return is;
+}
+
+/* What goes round the loop over blocks of keys. */
+typedef struct state {
+    LLVMValueRef result[MAX_ACC], part[2][MAX_ACC / 2], reference[2], sum[2], k_from, v_from, piece;
+} state;
+
+/* Weights of the block of keys from j0 on, whose scores were made. */
+static void weigh(group *g, LLVMValueRef j0) {
+    scale(g);
+    hide(g, j0);
+    make_weights(g);
+}
+
+static void begin_keys(group *g, LLVMValueRef from, LLVMValueRef to) {
+    flash *f = g->f;
+    emit *e = g->e;
+    LLVMValueRef zero = em_i32(e, 0), next = em_add(e, from, flash_num(f, f->keys));
+    gpu_barrier(e); /* what was in shared memory is not read any more */
+    copy_if(g, &g->q, f->q0, f->a.n_queries, g->q.first, zero);
+    copy_if(g, &g->k, from, to, rows_at(g, &g->k, from), zero);
+    commit_copies(g);
+    copy_if(g, &g->k, next, to, rows_at(g, &g->k, next), em_i32(e, g->k.bytes));
+    copy_if(g, &g->v, from, to, rows_at(g, &g->v, from), zero);
+    commit_copies(g);
+    load_elements(g, &g->q, f->q0, zero);
+    load_elements(g, &g->k, from, zero);
+    if (f->a.mask >= 0) flash_stage_mask(f, from);
+    meet(g, 1);
+    say(g, "wgmma.fence.sync.aligned;");
+    begin_scores(g, zero);
+    wait_for_products(g, 0, g->score, g->n_scores);
+    weigh(g, from);
+}
+
+/* Brings what no copies bring: keys from `next` on (is_last: none), values from j0 on. */
+static void bring_elements(group *g, LLVMValueRef j0, LLVMValueRef next, LLVMValueRef next_k, LLVMValueRef v_piece) {
+    emit *e = g->e;
+    em_branch b = em_if(e, by_elements(g));
+    gpu_barrier(e); /* values before are not read any more */
+    if (next) load_elements(g, &g->k, next, next_k);
+    load_elements(g, &g->v, j0, v_piece);
+    em_endif(e, &b);
+}
+
+/* Results of keys [j0, j0 + keys), and weights of the next. */
+static void add_keys(group *g, LLVMValueRef j0, LLVMValueRef to, state *now) {
+    flash *f = g->f;
+    emit *e = g->e;
+    LLVMValueRef step = flash_num(f, f->keys), next = em_add(e, j0, step), other = em_sub(e, em_i32(e, 1), now->piece);
+    LLVMValueRef v_piece = em_mul(e, now->piece, em_i32(e, g->v.bytes)),
+                 next_k = em_mul(e, other, em_i32(e, g->k.bytes));
+    bring_elements(g, j0, next, next_k, v_piece);
+    meet(g, 0);
+    say(g, "wgmma.fence.sync.aligned;");
+    begin_scores(g, next_k);
+    begin_results(g, now->part, v_piece);
+    copy_if(g, &g->k, em_add(e, next, step), to, now->k_from, em_mul(e, now->piece, em_i32(e, g->k.bytes)));
+    copy_if(g, &g->v, next, to, now->v_from, em_mul(e, other, em_i32(e, g->v.bytes)));
+    commit_copies(g);
+    if (f->a.mask >= 0) flash_stage_mask(f, next); /* the mask before was read in front of the barrier */
+    wait_for_products(g, 1, g->score, g->n_scores);
+    weigh(g, next);
+    wait_for_products(g, 0, g->result, g->n_results);
+    multiply_results(g);
+    split(g, now->part);
+    now->piece = other;
+}
+
+static void enter_loop(group *g, em_loop *l, state *phi) {
+    emit *e = g->e;
+    LLVMValueRef zero = em_f32(e, 0);
+    for (int i = 0; i < g->n_results; i++) g->result[i] = phi->result[i] = em_loop_phi(e, l, zero);
+    for (int p = 0; p < 2; p++)
+        for (int i = 0; i < g->n_scores / 2; i++) phi->part[p][i] = em_loop_phi(e, l, phi->part[p][i]);
+    for (int r = 0; r < 2; r++) {
+        g->reference[r] = phi->reference[r] = em_loop_phi(e, l, g->reference[r]);
+        g->sum[r] = phi->sum[r] = em_loop_phi(e, l, g->sum[r]);
+    }
+    phi->k_from = em_loop_phi(e, l, phi->k_from);
+    phi->v_from = em_loop_phi(e, l, phi->v_from);
+    phi->piece = em_loop_phi(e, l, em_i32(e, 0));
+}
+
+static LLVMValueRef next_rows(group *g, const tile *t, LLVMValueRef from) {
+    emit *e = g->e;
+    LLVMValueRef step = e->stride[g->f->a.k->inst[t->inst].index][t->row_dim];
+    return t->can ? em_gep(e, from, e->t_i16, em_mul(e, step, flash_num(g->f, g->f->keys))) : from;
+}
+
+static void leave_body(group *g, const state *phi, const state *now) {
+    emit *e = g->e;
+    for (int i = 0; i < g->n_results; i++) em_loop_next(e, phi->result[i], g->result[i]);
+    for (int p = 0; p < 2; p++)
+        for (int i = 0; i < g->n_scores / 2; i++) em_loop_next(e, phi->part[p][i], now->part[p][i]);
+    for (int r = 0; r < 2; r++) {
+        em_loop_next(e, phi->reference[r], g->reference[r]);
+        em_loop_next(e, phi->sum[r], g->sum[r]);
+    }
+    em_loop_next(e, phi->k_from, next_rows(g, &g->k, now->k_from));
+    em_loop_next(e, phi->v_from, next_rows(g, &g->v, now->v_from));
+    em_loop_next(e, phi->piece, now->piece);
+}
+
+void flash_group_keys(flash *f, LLVMValueRef from, LLVMValueRef to) {
+    emit *e = f->e;
+    group *g = FU_NEW(e->arena, group);
+    state *phi = FU_NEW(e->arena, state), now;
+    LLVMValueRef keys = flash_num(f, f->keys), nothing = em_i32(e, 0);
+    g->f = f;
+    g->e = e;
+    g->end = to;
+    g->n_scores = f->keys / 2;
+    g->n_results = f->width / 2;
+    find_scale(g);
+    find_bounds(g);
+    lay_out_all(g);
+    for (int r = 0; r < 2; r++) g->reference[r] = em_f32(e, __builtin_inf()), g->sum[r] = em_f32(e, 0);
+    begin_keys(g, from, to);
+    split(g, phi->part);
+    phi->k_from = rows_at(g, &g->k, em_add(e, from, flash_num(f, 2 * f->keys)));
+    phi->v_from = rows_at(g, &g->v, em_add(e, from, keys));
+    em_loop l = em_for(e, from, em_sub(e, to, keys), keys);
+    enter_loop(g, &l, phi);
+    now = *phi;
+    add_keys(g, l.i, to, &now);
+    leave_body(g, phi, &now);
+    em_end(e, &l);
+    gpu_keep_loop(e, &l);
+    memcpy(g->result, phi->result, sizeof phi->result);
+    LLVMValueRef v_piece = em_mul(e, phi->piece, em_i32(e, g->v.bytes));
+    bring_elements(g, l.i, NULL, NULL, v_piece);
+    meet(g, 0);
+    say(g, "wgmma.fence.sync.aligned;");
+    begin_results(g, phi->part, v_piece);
+    wait_for_products(g, 0, g->result, g->n_results);
+    gpu_call(e, "llvm.nvvm.cp.async.wait.group", NULL, 0, &nothing, 1);
+    for (int i = 0; i < g->n_results; i++)
+        f->result[row_of(i) * (g->n_results / 2) + 2 * (i / 4) + i % 2] = g->result[i];
+    for (int r = 0; r < 2; r++) {
+        f->largest[r] = em_fmul(e, em_fsub(e, g->offset, phi->reference[r]), em_f32(e, 0x1.62e43p-1));
+        f->sum[r] = phi->sum[r];
+    }
+}

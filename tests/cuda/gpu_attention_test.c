@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* gpu_attention_test.c: attention by wgmma (gpu_run.h) against the reference evaluator: head sizes, edges of the blocks
+ * of queries and keys, bounds, masks, operands that are copied, computed or strided, keys in parts; that it is by wgmma
+ * with no conflict of banks; that queries do not depend on those beside them. */
+#include "gpu_check.h"
+
+static const ir_dtype types[2] = {FUSOR_BF16, FUSOR_F16};
+
+/* T: the type. */
+static void write_program(char *to, const char *from, ir_dtype t) {
+    to += sprintf(to, "func @f");
+    for (const char *c = from; *c; c++)
+        to += sprintf(to, "%.*s", *c == 'T' ? (int)strlen(ir_dtypes[t].name) : 1, *c == 'T' ? ir_dtypes[t].name : c);
+}
+
+typedef struct sized {
+    const char *text;
+    int64_t size[3][4];
+} sized;
+
+#define ONE "(%q: T[A, 64], %k: T[B, 64], %v: T[B, 64]) -> T[A, 64] { %y = attention(%q, %k, %v"
+static const sized cases[] = {
+    {ONE ") return %y }", {{17, 64, 1, 1}, {64, 65, 1, 1}, {200, 300, 1, 1}}},
+    {ONE ", causal=true) return %y }", {{64, 64, 1, 1}, {129, 129, 1, 1}, {257, 257, 1, 1}}},
+    {ONE ", causal=true, causal_offset=100) return %y }", {{30, 130, 1, 1}, {130, 229, 1, 1}, {150, 40, 1, 1}}},
+    {ONE ", window=[70, 9]) return %y }", {{300, 300, 1, 1}, {140, 20, 1, 1}, {100, 301, 1, 1}}},
+    {ONE ", window=[-1, 2], scale=-0.3) return %y }", {{150, 130, 1, 1}, {20, 10, 1, 1}, {64, 64, 1, 1}}},
+    {ONE ", softcap=3) return %y }", {{70, 70, 1, 1}, {20, 10, 1, 1}, {64, 64, 1, 1}}},
+    {ONE ", scale=0) return %y }", {{70, 70, 1, 1}, {130, 10, 1, 1}, {20, 0, 1, 1}}},
+    {"(%q: T[6, A, 64], %k: T[2, B, 64], %v: T[2, B, 64]) -> T[6, A, 64] { %y = attention(%q, %k, %v, causal=true) "
+     "return %y }",
+     {{66, 66, 1, 1}, {20, 50, 1, 1}, {130, 20, 1, 1}}},
+    {"(%q: T[A, C], %k: T[B, C], %v: T[B, D]) -> T[A, D] { %y = attention(%q, %k, %v) return %y }",
+     {{70, 130, 24, 40}, {20, 66, 33, 7}, {40, 70, 1, 1}}},
+    {"(%q: T[A, C], %k: T[B, C], %v: T[B, D]) -> T[A, D] { %y = attention(%q, %k, %v, causal=true) return %y }",
+     {{200, 200, 128, 128}, {80, 66, 80, 96}, {40, 70, 65, 70}}},
+    {"(%q: T[A, C], %k: T[B, C], %v: T[B, D]) -> T[A, D] { %y = attention(%q, %k, %v, window=[60, 60]) return %y }",
+     {{200, 200, 64, 128}, {80, 66, 128, 64}, {40, 70, 120, 200}}},
+    {"(%q: T[2, A, 64], %k: T[2, B, 64], %v: T[2, B, 64], %m: bool[A, B]) -> f32[2, A, 64] { %y = attention(%q, %k, "
+     "%v, %m, dtype=f32) %r = abs(%y) return %r }",
+     {{70, 130, 1, 1}, {20, 66, 1, 1}, {129, 65, 1, 1}}},
+    {"(%q: T[2, A, 128], %k: T[2, B, 128], %v: T[2, B, 40], %m: T[A, B]) -> T[2, A, 40] { %n = neg(%k) %y = "
+     "attention(%q, %n, %v, %m, window=[60, 9]) return %y }",
+     {{80, 90, 1, 1}, {193, 66, 1, 1}, {17, 200, 1, 1}}},
+    {"(%q: T[A, 40, 64], %k: T[B, 40, 64], %v: T[B, 40, 64]) -> T[40, A, 64] { %a = transpose(%q, perm=[1, 0, 2]) %b = "
+     "transpose(%k, perm=[1, 0, 2]) %c = transpose(%v, perm=[1, 0, 2]) %y = attention(%a, %b, %c) return %y }",
+     {{18, 20, 1, 1}, {20, 70, 1, 1}, {18, 1, 1, 1}}},
+    {"(%q: T[A, 64], %k: T[64, B], %v: T[64, B]) -> T[A, 64] { %b = transpose(%k) %c = transpose(%v) %n = neg(%q) %y = "
+     "attention(%n, %b, %c, causal=true) return %y }",
+     {{70, 70, 1, 1}, {20, 200, 1, 1}, {130, 10, 1, 1}}},
+    {"(%q: T[A, 128], %k: T[B, 128], %v: T[B, 128]) -> f32[A, 128] { %y = attention(%q, %k, %v, causal=true, "
+     "causal_offset=1000, dtype=f32) return %y }",
+     {{18, 1030, 1, 1}, {200, 1100, 1, 1}, {20, 2000, 1, 1}}},
+    {ONE ", window=[700, 100], causal_offset=900) return %y }", {{40, 1500, 1, 1}, {150, 1100, 1, 1}, {17, 900, 1, 1}}},
+    /* NaN behind the last key that a query sees */
+    {"(%q: T[A, 64], %k: T[B, 64], %v: T[B, 64]) -> T[A, 64] { %i = iota(shape=[B, 1], axis=0, dtype=i64) %e = ge(%i, "
+     "100) %n = select(%e, nan, %v) %m = select(%e, nan, %k) %s = softmax(%n, axis=-1) %y = attention(%q, %m, %s, "
+     "window=[-1, 2], causal_offset=57) return %y }",
+     {{40, 150, 1, 1}, {40, 100, 1, 1}, {20, 500, 1, 1}}},
+};
+enum { N_CASES = sizeof cases / sizeof *cases };
+
+GPU_TESTS(gpu_attention, agrees_with_the_reference, 2 * N_CASES) {
+    char text[1000];
+    const sized *c = &cases[*number / 2];
+    if (!begin()) return;
+    gpu_level = IR_LEVEL_SM90A;
+    write_program(text, c->text, types[*number % 2]);
+    for (int s = 0; s < 3; s++)
+        for (int strided = 0; strided < 2; strided++)
+            check(text, (domain){-3, 3, SPECIAL_NONE, false}, c->size[s], one_thread, strided, 1);
+    rt_cache_close(cache);
+}
+
+GPU_TESTS(gpu_attention, is_by_wgmma_without_conflicts, 4) {
+    static const char *const texts[2] = {
+        ONE ", causal=true) return %y }",
+        "(%q: T[A, 128], %k: T[B, 128], %v: T[B, 128]) -> T[A, 128] { %y = attention(%q, %k, %v) return %y }"};
+    ptx_counts counts = {0};
+    char text[400];
+    if (!begin()) return;
+    gpu_level = IR_LEVEL_SM90A;
+    write_program(text, texts[*number / 2], types[*number % 2]);
+    gpu_counts = &counts;
+    check(text, (domain){-3, 3, SPECIAL_NONE, false}, (int64_t[4]){192, 192, 1, 1}, one_thread, false, 1);
+    gpu_counts = NULL;
+    if (gpu_ends_uncounted()) return;
+    cr_expect_gt(counts.wgmma, 0, "%s is not by wgmma", text);
+    cr_expect_eq(counts.mma, 0);
+    cr_expect_eq(counts.worst_ways, 1, "%s: %d ways at line %d of the PTX", text, counts.worst_ways, counts.worst_line);
+    rt_cache_close(cache);
+}
