@@ -197,6 +197,10 @@ enum {
     IR_GPU_ATTENTION_FEW = 16,  /* where there are no more */
     IR_GPU_ATTENTION_BAKE = 256 /* sizes of the head and of values up to this are baked */
 };
+enum { IR_GPU_ATTENTION_KEYS = 1 << 30 /* of more than so many: as for few queries */ };
+static inline bool ir_gpu_attention_is_few(int64_t queries, int64_t keys) {
+    return queries <= IR_GPU_ATTENTION_FEW || keys > IR_GPU_ATTENTION_KEYS;
+}
 int ir_gpu_attention_width(const ir_kernel *k);
 /* More queries than IR_GPU_ATTENTION_FEW, by wgmma (jit/gpu_attention_wgmma.c): a block is `groups` of four warps, 64
  * queries each, and takes `keys` at a time. Lines of shared memory are 128 bytes: head and width are the sizes of the

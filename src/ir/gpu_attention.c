@@ -36,15 +36,25 @@ static int shared_of(const ir_gpu_attention_group *g, bool has_mask) {
     return bytes < FEW_SHARED ? FEW_SHARED : bytes;
 }
 
+/* A load of 16 bits that lies side by side along dim, a multiple of 16 bytes. */
+static bool is_copied(const ir_kernel *k, int inst, int dim) {
+    const ir_kinst *in = &k->inst[inst];
+    const int64_t size = k->dim[dim].size;
+    return in->op == IR_K_LOAD && !in->variant && k->buffer[in->index].dtype == in->dtype &&
+           k->buffer[in->index].stride[dim] == 1 && size > 0 && size % 8 == 0;
+}
+
 /* With up to 64 columns a thread needs 128 registers or less, so that two blocks share a multiprocessor and one has
  * products while the other makes weights. */
 bool ir_gpu_attention_group_of(const ir_kernel *k, ir_gpu_attention_group *out) {
     const ir_kinst *a = attention_of(k);
     if (!a || ir_levels[k->level].cores != IR_CORES_WGMMA || ir_kernel_attention_acc(k) != FUSOR_F32) return false;
     const ir_dtype t = k->inst[a->in[0]].dtype;
-    const int64_t head = k->dim[ir_kernel_attention_dims(k).k].size;
+    const ir_attention_dims at = ir_kernel_attention_dims(k);
+    const int64_t head = k->dim[at.k].size;
     if (!ir_is_half(t) || k->inst[a->in[1]].dtype != t || k->inst[a->in[2]].dtype != t) return false;
-    if (head == IR_SIZE_RUNTIME || head < 1 || head > GROUP_HEAD) return false;
+    if (!is_copied(k, a->in[0], at.k) || !is_copied(k, a->in[1], at.k) || !is_copied(k, a->in[2], at.n)) return false;
+    if (head > GROUP_HEAD) return false;
     const bool is_wide = ir_gpu_attention_width(k) > LINE;
     *out = (ir_gpu_attention_group){.groups = is_wide ? 3 : 2,
                                     .keys = 64,
@@ -59,7 +69,7 @@ void ir_gpu_plan_attention(const ir_kernel *k, const int64_t *size, ir_gpu_launc
     const ir_attention_dims at = ir_kernel_attention_dims(k);
     const int64_t m = size[at.m], e = size[at.n], keys = size[at.j];
     ir_gpu_attention_group g;
-    const bool is_few = m <= IR_GPU_ATTENTION_FEW, has_groups = ir_gpu_attention_group_of(k, &g),
+    const bool is_few = ir_gpu_attention_is_few(m, keys), has_groups = ir_gpu_attention_group_of(k, &g),
                is_group = has_groups && !is_few;
     const int64_t of_block = is_few     ? IR_GPU_ATTENTION_FEW
                              : is_group ? g.groups * GROUP_QUERIES

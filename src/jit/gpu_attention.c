@@ -250,7 +250,7 @@ static void emit_blocks(flash *f, int rows, bool is_mma) {
     em_loop lb = em_for(e, gpu_special(e, "ctaid.z"), p.batches, gpu_special(e, "nctaid.z"));
     p.batch = lb.i;
     attention_decode(a, lb.i);
-    flash_find_vectors(f, f->is_group ? 8 : f->vec);
+    flash_find_vectors(f);
     em_loop ln = em_for(e, em_mul(e, gpu_special(e, "ctaid.y"), width), a->n_values,
                         em_mul(e, gpu_special(e, "nctaid.y"), width));
     f->n0 = ln.i;
@@ -362,8 +362,14 @@ fusor_status gpu_emit_attention(emit *e, fu_error *err) {
     em_branch phase = em_if(e, em_icmp(e, LLVMIntNE, e->phase, num(f, 0)));
     emit_merge(f);
     em_else(e, &phase);
-    em_branch few = em_if(e, em_icmp(e, LLVMIntSLE, a->n_queries, num(f, IR_GPU_ATTENTION_FEW)));
+    LLVMValueRef is_few = em_or(e, em_icmp(e, LLVMIntSLE, a->n_queries, num(f, IR_GPU_ATTENTION_FEW)),
+                                em_icmp(e, LLVMIntSGT, a->n_keys, num(f, IR_GPU_ATTENTION_KEYS)));
+    if (has_groups) is_few = em_or(e, is_few, LLVMBuildNot(e->b, flash_can_group(f), ""));
+    em_branch few = em_if(e, is_few);
+    /* groups have more threads than the others: these end here */
+    em_branch some = em_if(e, em_icmp(e, LLVMIntSLT, f->thread, num(f, IR_GPU_ATTENTION_THREADS)));
     emit_blocks(f, IR_GPU_ATTENTION_FEW / FLASH_GROUPS, false);
+    em_endif(e, &some);
     em_else(e, &few);
     if (has_groups) enter_groups(f, &g);
     emit_blocks(f, FLASH_ROWS, has_groups || flash_can_mma(f));

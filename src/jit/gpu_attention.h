@@ -64,8 +64,8 @@ LLVMValueRef flash_exp(flash *f, LLVMValueRef x);
 LLVMValueRef flash_larger(flash *f, LLVMValueRef x, LLVMValueRef y); /* of numbers; a NaN never is */
 /* What is subtracted from scores whose largest is `largest`. */
 LLVMValueRef flash_about(flash *f, LLVMValueRef largest);
-/* Can n elements of an operand be read at once, in the batch that f->a is at? */
-void flash_find_vectors(flash *f, int n);
+/* Can vec elements of an operand be read at once, in the batch that f->a is at? */
+void flash_find_vectors(flash *f);
 /* An operand's rows [row, row + rows) and columns alike into shared memory, zeros outside, and for values behind
  * seen_end. is_raw: 16-bit elements as they are. */
 typedef struct flash_piece {
@@ -73,10 +73,8 @@ typedef struct flash_piece {
     int rows, columns, line;                /* of shared memory */
     LLVMValueRef row, column, to;
     bool is_raw;
-    int swizzled; /* 0, or rows of a column of lines of 128 bytes, whose 16-byte chunks are permuted as wgmma has them */
 } flash_piece;
 void flash_stage(flash *f, const flash_piece *p);
-void flash_stage_elements(flash *f, const flash_piece *p); /* one by one */
 /* The mask at every place of the block, where fma has the weights. With a barrier behind. */
 void flash_stage_mask(flash *f, LLVMValueRef j0);
 /* Scores [rows][own_keys] of a block of keys, by slices of the head: queries and then keys come to shared memory as
@@ -106,6 +104,8 @@ void flash_mma_keys(flash *f, LLVMValueRef j0);
 /* Two f32 as 16 bits each in an i32, the first one in the low half. */
 LLVMValueRef flash_pair(flash *f, ir_dtype t, LLVMValueRef low, LLVMValueRef high);
 
-/* ---- gpu_attention_wgmma.c: all keys [from, to) of a block, by wgmma ---- */
+/* ---- gpu_attention_wgmma.c ---- */
+LLVMValueRef flash_can_group(flash *f); /* i1: are addresses and strides those that 16 bytes can be copied with? */
+/* All keys [from, to) of a block, by wgmma. */
 void flash_group_keys(flash *f, LLVMValueRef from, LLVMValueRef to);
 #endif

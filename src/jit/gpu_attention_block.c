@@ -42,7 +42,7 @@ static bool is_contiguous(const flash *f, int inst, int dim) {
     return in->op == IR_K_LOAD && !in->variant && f->a.k->buffer[in->index].stride[dim] == 1;
 }
 
-void flash_find_vectors(flash *f, int n) {
+void flash_find_vectors(flash *f) {
     emit *e = f->e;
     const attention *a = &f->a;
     const int inst[3] = {a->q, a->keys, a->v}, row[3] = {a->at.m, a->at.j, a->at.j},
@@ -53,9 +53,9 @@ void flash_find_vectors(flash *f, int n) {
         const int buffer = a->k->inst[inst[i]].index, bytes = ir_dtypes[a->k->buffer[buffer].dtype].bytes;
         LLVMValueRef at =
             em_gep(e, e->base[buffer], em_memory_type(e, a->k->buffer[buffer].dtype), a->batch_off[buffer]);
-        LLVMValueRef bits = em_and(e, LLVMBuildPtrToInt(e->b, at, e->t_i64, ""), flash_num(f, n * bytes - 1));
+        LLVMValueRef bits = em_and(e, LLVMBuildPtrToInt(e->b, at, e->t_i64, ""), flash_num(f, f->vec * bytes - 1));
         LLVMValueRef steps = em_or(e, stride(f, inst[i], row[i]), size_of(f, column[i]));
-        bits = em_or(e, bits, em_and(e, steps, flash_num(f, n - 1)));
+        bits = em_or(e, bits, em_and(e, steps, flash_num(f, f->vec - 1)));
         f->has_vectors[i] = em_icmp(e, LLVMIntEQ, bits, flash_num(f, 0));
     }
 }
@@ -118,19 +118,7 @@ static LLVMValueRef evaluate(flash *f, int inst, attention_point at, LLVMValueRe
     return phi;
 }
 
-/* Element of shared memory from p->to on. */
-static LLVMValueRef place(flash *f, const flash_piece *p, LLVMValueRef y, LLVMValueRef x) {
-    emit *e = f->e;
-    enum { LINE = 64 };
-    if (!p->swizzled) return em_add(e, em_mul(e, y, flash_num(f, p->line)), x);
-    LLVMValueRef in_line = em_xor(e, em_and(e, x, flash_num(f, LINE - 1)), em_shl(e, em_and(e, y, flash_num(f, 7)), 3));
-    LLVMValueRef rows = flash_num(f, p->swizzled), block = LLVMBuildUDiv(e->b, y, rows, "");
-    block = em_add(e, em_mul(e, block, flash_num(f, p->columns / LINE)), em_lshr(e, x, 6));
-    LLVMValueRef line = em_add(e, em_mul(e, block, rows), LLVMBuildURem(e->b, y, rows, ""));
-    return em_add(e, em_mul(e, line, flash_num(f, LINE)), in_line);
-}
-
-void flash_stage_elements(flash *f, const flash_piece *p) {
+static void stage_elements(flash *f, const flash_piece *p) {
     emit *e = f->e;
     em_loop l = em_for(e, f->thread, flash_num(f, p->rows * p->columns), flash_num(f, f->threads));
     LLVMValueRef y = LLVMBuildUDiv(e->b, l.i, flash_num(f, p->columns), ""),
@@ -145,7 +133,7 @@ void flash_stage_elements(flash *f, const flash_piece *p) {
     LLVMValueRef is_inside = em_and(e, em_icmp(e, LLVMIntSLT, row, rows_of(f, p)),
                                     em_icmp(e, LLVMIntSLT, column, size_of(f, p->column_dim)));
     LLVMValueRef value = evaluate(f, p->inst, at, is_inside);
-    LLVMValueRef to = place(f, p, y, x);
+    LLVMValueRef to = em_add(e, em_mul(e, y, flash_num(f, p->line)), x);
     if (p->is_raw) {
         value = em_half_bits(e, f->a.k->inst[p->inst].dtype, value);
         LLVMSetAlignment(LLVMBuildStore(e->b, value, em_gep(e, p->to, e->t_i16, to)), 2);
@@ -157,13 +145,13 @@ void flash_stage_elements(flash *f, const flash_piece *p) {
 void flash_stage(flash *f, const flash_piece *p) {
     LLVMValueRef can = p->operand < 0 ? NULL : f->has_vectors[p->operand];
     if (!can) {
-        flash_stage_elements(f, p);
+        stage_elements(f, p);
         return;
     }
     em_branch b = em_if(f->e, can);
     stage_vectors(f, p);
     em_else(f->e, &b);
-    flash_stage_elements(f, p);
+    stage_elements(f, p);
     em_endif(f->e, &b);
 }
 

@@ -29,7 +29,7 @@ enum {
 /* An operand in shared memory: columns of lines of 64 elements, 8 chunks of 16 bytes each, `column` lines apart. */
 typedef struct tile {
     int operand, inst, row_dim, column_dim, rows, columns, column, at, bytes; /* at, bytes: of a piece */
-    LLVMValueRef can, line, to, first, pass_step, has_columns, in_columns;
+    LLVMValueRef line, to, first, pass_step, has_columns, in_columns;
 } tile;
 
 typedef struct group {
@@ -39,8 +39,9 @@ typedef struct group {
     tile q, k, v;
     LLVMValueRef base, own_queries;          /* i32: address of shared memory; of the group's queries in it */
     LLVMValueRef is_far, log2_scale, offset; /* scores * log2_scale are exponents of 2; added to all of them */
-    LLVMValueRef end;                        /* of the block's keys */
-    LLVMValueRef hidden_from, hidden_to;     /* keys that all queries of the warp see: behind one, before the other */
+    /* i32, of keys by their distance from the block's first: how many there are; those that all queries of the warp see
+     * are [all_from, all_to); those that the thread's two do are [own_from, own_to), less 2 * x */
+    LLVMValueRef first, length, all_from, all_to, own_from[2], own_to[2];
     LLVMValueRef score[MAX_ACC], result[MAX_ACC], reference[2], sum[2], factor[2], is_moved;
 } group;
 
@@ -106,11 +107,15 @@ static void multiply(group *g, LLVMValueRef *acc, int n, bool adds, LLVMValueRef
     emit_asm(g, text.at, acc, n, adds, in, n_a == 1 ? "llb" : "rrrrlb", n_a + 2);
 }
 
-/* leading: from one column of lines to the next, in 16 bytes. */
-static LLVMValueRef descriptor(group *g, LLVMValueRef byte, int leading) {
+/* The lower word of a descriptor, of an address in shared memory: what is n bytes further is n / 16 more. leading: from
+ * one column of lines to the next, in 16 bytes. */
+static LLVMValueRef lower_word(group *g, LLVMValueRef byte, int leading) {
+    return em_or(g->e, em_lshr(g->e, byte, 4), em_i32(g->e, leading << 16));
+}
+static LLVMValueRef descriptor(group *g, LLVMValueRef lower, int bytes) {
     emit *e = g->e;
-    LLVMValueRef low = em_or(e, em_lshr(e, byte, 4), em_i32(e, leading << 16));
-    return em_or(e, LLVMBuildZExt(e->b, low, e->t_i64, ""), em_i64s(e, (int64_t)STRIDE_WORD << 32));
+    LLVMValueRef low = LLVMBuildZExt(e->b, plus(g, lower, bytes / 16), e->t_i64, "");
+    return em_or(e, low, em_i64s(e, (int64_t)STRIDE_WORD << 32));
 }
 
 LLVMValueRef flash_pair(flash *f, ir_dtype t, LLVMValueRef low, LLVMValueRef high) {
@@ -133,7 +138,28 @@ static LLVMValueRef half_of_pair(group *g, LLVMValueRef pair, int which) {
     return LLVMBuildFPExt(e->b, LLVMBuildExtractElement(e->b, both, em_i32(e, which), ""), e->t_f32, "");
 }
 
+/* What all lanes have: ptxas then knows, and keeps it in a register of the warp, where descriptors have to be. */
+static LLVMValueRef of_lane_0(group *g, LLVMValueRef v) {
+    emit *e = g->e;
+    LLVMValueRef in[4] = {em_i32(e, -1), v, em_i32(e, 0), em_i32(e, IR_GPU_WARP - 1)};
+    return gpu_call(e, "llvm.nvvm.shfl.sync.idx.i32", NULL, 0, in, 4);
+}
+
 /* ---- operands into shared memory ---- */
+LLVMValueRef flash_can_group(flash *f) {
+    emit *e = f->e;
+    const attention *a = &f->a;
+    const int inst[3] = {a->q, a->keys, a->v}, column[3] = {a->at.k, a->at.k, a->at.n};
+    LLVMValueRef bits = flash_num(f, 0);
+    for (int i = 0; i < 3; i++) {
+        const int buffer = a->k->inst[inst[i]].index;
+        bits = em_or(e, bits, em_lshr(e, LLVMBuildPtrToInt(e->b, e->base[buffer], e->t_i64, ""), 1));
+        for (int d = 0; d < a->k->n_dims; d++)
+            if (d != column[i] && a->k->buffer[buffer].stride[d] != 0) bits = em_or(e, bits, e->stride[buffer][d]);
+    }
+    return em_icmp(e, LLVMIntEQ, em_and(e, bits, flash_num(f, 7)), flash_num(f, 0));
+}
+
 static void lay_out(tile *t, int operand, int inst, int row_dim, int column_dim, int rows, int columns, int column,
                     int *at, int pieces) {
     *t = (tile){.operand = operand,
@@ -158,19 +184,18 @@ static void begin_copies(group *g, tile *t, LLVMValueRef row0, LLVMValueRef colu
     flash *f = g->f;
     emit *e = g->e;
     const int chunks = t->columns / 8, buffer = f->a.k->inst[t->inst].index;
-    t->can = f->has_vectors[t->operand];
-    if (!t->can) return;
     LLVMValueRef thread = i32(g, f->thread), chunk = em_and(e, thread, em_i32(e, chunks - 1)),
                  line = em_lshr(e, thread, __builtin_ctz((unsigned)chunks));
     LLVMValueRef swizzled = em_xor(e, em_and(e, chunk, em_i32(e, 7)), em_and(e, line, em_i32(e, 7)));
     /* a pass is a multiple of 8 lines, and a column one of passes */
     t->to = em_add(e, em_shl(e, line, 7), em_shl(e, swizzled, 4));
     t->to = em_add(e, t->to, em_mul(e, em_lshr(e, chunk, 3), em_i32(e, 128 * t->column)));
-    t->line = LLVMBuildZExt(e->b, line, e->t_i64, "");
-    LLVMValueRef column = em_add(e, column0, flash_num(f, 0)), *stride = e->stride[buffer];
+    t->line = line;
+    LLVMValueRef line64 = LLVMBuildZExt(e->b, line, e->t_i64, "");
+    LLVMValueRef column = column0, *stride = e->stride[buffer];
     column = em_add(e, column, LLVMBuildZExt(e->b, em_shl(e, chunk, 3), e->t_i64, ""));
     LLVMValueRef off = em_add(e, f->a.batch_off[buffer], column);
-    off = em_add(e, off, em_mul(e, em_add(e, row0, t->line), stride[t->row_dim]));
+    off = em_add(e, off, em_mul(e, em_add(e, row0, line64), stride[t->row_dim]));
     t->first = em_gep(e, e->base[buffer], e->t_i16, off);
     t->pass_step = em_mul(e, stride[t->row_dim], flash_num(f, pass_lines(t)));
     t->in_columns = em_icmp(e, LLVMIntSLT, column, e->size[t->column_dim]);
@@ -186,7 +211,7 @@ static void copy_passes(group *g, const tile *t, LLVMValueRef row, LLVMValueRef 
                                      em_i64s(e, 128 * (block * t->column * (t->columns / LINE) + line % t->column))),
                               from, NULL};
         if (!is_whole) {
-            LLVMValueRef at = em_add(e, em_add(e, row, t->line), em_i64s(e, line));
+            LLVMValueRef at = plus(g, em_add(e, row, t->line), line);
             LLVMValueRef is_inside = em_and(e, t->in_columns, em_icmp(e, LLVMIntSLT, at, limit));
             in[2] = em_select(e, is_inside, em_i32(e, 16), em_i32(e, 0));
         }
@@ -197,7 +222,7 @@ static void copy_passes(group *g, const tile *t, LLVMValueRef row, LLVMValueRef 
     }
 }
 
-/* Rows [row, row + rows) of an operand, those from `limit` on as zeros, to a piece; from: where the thread's own are.
+/* Rows [row, row + rows) of an operand (i32, by the distance from some row), those from `limit` on as zeros, to a piece; from: where the thread's own are.
  * Lines of the next pass are `column` lines of all columns further once a column is full. */
 static void copy(group *g, const tile *t, LLVMValueRef row, LLVMValueRef limit, LLVMValueRef from, LLVMValueRef piece) {
     flash *f = g->f;
@@ -207,41 +232,12 @@ static void copy(group *g, const tile *t, LLVMValueRef row, LLVMValueRef limit, 
     em_branch some;
     if (is_part) some = em_if(e, em_icmp(e, LLVMIntSLT, f->thread, flash_num(f, copiers(t))));
     em_branch whole =
-        em_if(e, em_and(e, t->has_columns, em_icmp(e, LLVMIntSLE, em_add(e, row, flash_num(f, t->rows)), limit)));
+        em_if(e, em_and(e, t->has_columns, em_icmp(e, LLVMIntSLE, plus(g, row, t->rows), limit)));
     copy_passes(g, t, row, limit, from, to, true);
     em_else(e, &whole);
     copy_passes(g, t, row, limit, from, to, false);
     em_endif(e, &whole);
     if (is_part) em_endif(e, &some);
-}
-
-static void stage(group *g, const tile *t, LLVMValueRef row, LLVMValueRef column, LLVMValueRef piece) {
-    flash *f = g->f;
-    LLVMValueRef to = em_gep(g->e, f->shared, g->e->t_i8, plus(g, piece, t->at));
-    flash_stage_elements(f, &(flash_piece){t->operand, t->inst, t->row_dim, t->column_dim, t->rows, t->columns, 0, row,
-                                           column, to, true, t->column});
-}
-
-static void copy_if(group *g, const tile *t, LLVMValueRef row, LLVMValueRef limit, LLVMValueRef from,
-                    LLVMValueRef piece) {
-    emit *e = g->e;
-    if (!t->can) return;
-    em_branch b = em_if(e, t->can);
-    copy(g, t, row, limit, from, piece);
-    em_endif(e, &b);
-}
-
-static void load_elements(group *g, const tile *t, LLVMValueRef row, LLVMValueRef piece) {
-    emit *e = g->e;
-    LLVMValueRef column = t->operand == 2 ? g->f->n0 : flash_num(g->f, 0);
-    if (!t->can) {
-        stage(g, t, row, column, piece);
-        return;
-    }
-    em_branch b = em_if(e, t->can);
-    em_else(e, &b);
-    stage(g, t, row, column, piece);
-    em_endif(e, &b);
 }
 
 static void commit_copies(group *g) { gpu_call(g->e, "llvm.nvvm.cp.async.commit.group", NULL, 0, NULL, 0); }
@@ -259,11 +255,12 @@ static void begin_scores(group *g, LLVMValueRef piece) {
     flash *f = g->f;
     emit *e = g->e;
     const int steps = ((int)f->a.k->dim[f->a.at.k].size + 15) / 16;
-    LLVMValueRef keys = plus(g, em_add(e, g->base, piece), g->k.at);
+    LLVMValueRef queries = lower_word(g, g->own_queries, 1),
+                 keys = lower_word(g, plus(g, em_add(e, g->base, piece), g->k.at), 1);
     for (int s = 0; s < steps; s++) {
         const int column = s / 4, chunk = 32 * (s % 4);
-        LLVMValueRef a = descriptor(g, plus(g, g->own_queries, 128 * QUERIES * column + chunk), 1);
-        LLVMValueRef b = descriptor(g, plus(g, keys, 128 * g->k.column * column + chunk), 1);
+        LLVMValueRef a = descriptor(g, queries, 128 * QUERIES * column + chunk),
+                     b = descriptor(g, keys, 128 * g->k.column * column + chunk);
         multiply(g, g->score, g->n_scores, s > 0, &a, 1, b);
     }
     say(g, "wgmma.commit_group.sync.aligned;");
@@ -273,9 +270,9 @@ static void begin_scores(group *g, LLVMValueRef piece) {
 static void begin_results(group *g, LLVMValueRef part[2][MAX_ACC / 2], LLVMValueRef piece) {
     flash *f = g->f;
     emit *e = g->e;
-    LLVMValueRef values = plus(g, em_add(e, g->base, piece), g->v.at);
+    LLVMValueRef values = lower_word(g, plus(g, em_add(e, g->base, piece), g->v.at), 8 * g->v.column);
     for (int s = 0; s < f->keys / 16; s++) {
-        LLVMValueRef b = descriptor(g, plus(g, values, 16 * 128 * s), 8 * g->v.column);
+        LLVMValueRef b = descriptor(g, values, 16 * 128 * s);
         for (int p = 0; p < 2; p++) multiply(g, g->result, g->n_results, true, &part[p][4 * s], 4, b);
     }
     say(g, "wgmma.commit_group.sync.aligned;");
@@ -286,37 +283,37 @@ static void begin_results(group *g, LLVMValueRef part[2][MAX_ACC / 2], LLVMValue
 static int row_of(int i) { return i >> 1 & 1; }
 static int key_of(int i) { return i / 4 * 8 + i % 2; }
 
-static void hide(group *g, LLVMValueRef j0) {
-    flash *f = g->f;
+/* Ends a branch: what was changed in it, or was before. */
+static void join(group *g, em_branch *b, LLVMValueRef *now, LLVMValueRef *was, int n) {
     emit *e = g->e;
-    attention *a = &f->a;
+    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
+    em_endif(e, b);
+    for (int i = 0; i < n; i++) {
+        LLVMValueRef phi = LLVMBuildPhi(e->b, LLVMTypeOf(was[i]), "");
+        LLVMAddIncoming(phi, (LLVMValueRef[]){now[i], was[i]}, (LLVMBasicBlockRef[]){from, b->other}, 2);
+        now[i] = phi;
+    }
+}
+
+/* j: of the block's first key. */
+static void hide(group *g, LLVMValueRef j) {
+    emit *e = g->e;
+    const bool has_low = g->f->a.low >= 0;
     LLVMValueRef was[MAX_ACC], none = em_f32(e, -__builtin_inf());
     memcpy(was, g->score, sizeof was);
-    LLVMValueRef hides = em_icmp(e, LLVMIntSGT, em_add(e, j0, flash_num(f, f->keys)), g->hidden_from);
-    if (a->low >= 0) hides = em_or(e, hides, em_icmp(e, LLVMIntSLT, j0, g->hidden_to));
+    LLVMValueRef hides = em_icmp(e, LLVMIntSGT, plus(g, j, g->f->keys), g->all_to);
+    if (has_low) hides = em_or(e, hides, em_icmp(e, LLVMIntSLT, j, g->all_from));
     em_branch b = em_if(e, hides);
-    LLVMValueRef mine = em_add(e, j0, em_mul(e, f->x, flash_num(f, 2)));
-    for (int row = 0; row < 2; row++) {
-        LLVMValueRef query = em_add(e, f->q0, em_add(e, f->y, flash_num(f, 8 * row))), to = em_sub(e, g->end, mine),
-                     from = NULL;
-        if (a->high >= 0)
-            to = em_min(e, to, em_sub(e, em_add(e, em_add(e, query, f->high), flash_num(f, 1)), mine));
-        if (a->low >= 0) from = flash_narrow(f, em_sub(e, em_add(e, query, f->low), mine));
-        to = flash_narrow(f, to);
+    for (int r = 0; r < 2; r++) {
+        LLVMValueRef to = em_sub(e, g->own_to[r], j), from = has_low ? em_sub(e, g->own_from[r], j) : NULL;
         for (int i = 0; i < g->n_scores; i++) {
-            if (row_of(i) != row) continue;
+            if (row_of(i) != r) continue;
             LLVMValueRef key = em_i32(e, key_of(i)), keep = em_icmp(e, LLVMIntSLT, key, to);
             if (from) keep = em_and(e, keep, em_icmp(e, LLVMIntSGE, key, from));
             g->score[i] = em_select(e, keep, g->score[i], none);
         }
     }
-    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
-    em_endif(e, &b);
-    for (int i = 0; i < g->n_scores; i++) {
-        LLVMValueRef phi = LLVMBuildPhi(e->b, e->t_f32, "");
-        LLVMAddIncoming(phi, (LLVMValueRef[]){g->score[i], was[i]}, (LLVMBasicBlockRef[]){from, b.other}, 2);
-        g->score[i] = phi;
-    }
+    join(g, &b, g->score, was, g->n_scores);
 }
 
 /* Scales that are not near 1 are multiplied with here: then a score times log2_scale neither overflows nor is lost. */
@@ -332,13 +329,7 @@ static void scale(group *g) {
     memcpy(was, g->score, sizeof was);
     em_branch b = em_if(e, g->is_far);
     for (int i = 0; i < g->n_scores; i++) g->score[i] = em_fmul(e, g->score[i], f->scale);
-    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
-    em_endif(e, &b);
-    for (int i = 0; i < g->n_scores; i++) {
-        LLVMValueRef phi = LLVMBuildPhi(e->b, e->t_f32, "");
-        LLVMAddIncoming(phi, (LLVMValueRef[]){g->score[i], was[i]}, (LLVMBasicBlockRef[]){from, b.other}, 2);
-        g->score[i] = phi;
-    }
+    join(g, &b, g->score, was, g->n_scores);
 }
 
 /* The largest score of a row of the block, by halves. */
@@ -377,13 +368,8 @@ static void move_references(group *g) {
         now[r] = em_select(e, moves[r], gpu_exp2(e, em_fsub(e, to, g->reference[r])), one);
         now[4 + r] = em_fmul(e, g->sum[r], now[r]);
     }
-    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
-    em_endif(e, &b);
-    for (int i = 0; i < 6; i++) {
-        LLVMValueRef phi = LLVMBuildPhi(e->b, e->t_f32, "");
-        LLVMAddIncoming(phi, (LLVMValueRef[]){now[i], was[i]}, (LLVMBasicBlockRef[]){from, b.other}, 2);
-        *(i < 2 ? &g->factor[i] : i < 4 ? &g->reference[i - 2] : &g->sum[i - 4]) = phi;
-    }
+    join(g, &b, now, was, 6);
+    for (int r = 0; r < 2; r++) g->factor[r] = now[r], g->reference[r] = now[2 + r], g->sum[r] = now[4 + r];
 }
 
 /* Scores to weights, where they are. */
@@ -405,17 +391,22 @@ static void make_weights(group *g) {
     }
 }
 
+/* Waits for the results, and multiplies them where a reference moved. Both waits are in blocks of their own: ptxas would
+ * have one in front of the exponentials, which are to be made meanwhile. */
 static void multiply_results(group *g) {
     emit *e = g->e;
     LLVMValueRef was[MAX_ACC];
     memcpy(was, g->result, sizeof was);
     em_branch b = em_if(e, g->is_moved);
+    wait_for_products(g, 0, g->result, g->n_results);
     for (int i = 0; i < g->n_results; i++) g->result[i] = em_fmul(e, g->result[i], g->factor[row_of(i)]);
-    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
+    LLVMBasicBlockRef from[2] = {LLVMGetInsertBlock(e->b), b.other};
+    em_else(e, &b);
+    emit_asm(g, "wgmma.wait_group.sync.aligned 0; // as they are", was, g->n_results, true, NULL, "", 0);
     em_endif(e, &b);
     for (int i = 0; i < g->n_results; i++) {
         LLVMValueRef phi = LLVMBuildPhi(e->b, e->t_f32, "");
-        LLVMAddIncoming(phi, (LLVMValueRef[]){g->result[i], was[i]}, (LLVMBasicBlockRef[]){from, b.other}, 2);
+        LLVMAddIncoming(phi, (LLVMValueRef[]){g->result[i], was[i]}, from, 2);
         g->result[i] = phi;
     }
 }
@@ -449,16 +440,33 @@ static void find_scale(group *g) {
     g->log2_scale = em_fmul(e, em_select(e, is_near, f->scale, one), log2_e);
 }
 
-/* Keys that all queries of the warp see. */
-static void find_bounds(group *g) {
+/* Far keys are as good as none; a block has fewer than 2^30. */
+static LLVMValueRef distance(group *g, LLVMValueRef key) {
+    emit *e = g->e;
+    LLVMValueRef most = em_i64s(e, 1 << 30), least = em_i64s(e, -(1 << 30)), d = em_sub(e, key, g->first);
+    d = em_min(e, d, most);
+    return i32(g, em_max(e, d, least));
+}
+
+static void find_bounds(group *g, LLVMValueRef from, LLVMValueRef to) {
     flash *f = g->f;
     emit *e = g->e;
-    LLVMValueRef warp = LLVMBuildUDiv(e->b, f->thread, flash_num(f, IR_GPU_WARP), "");
-    LLVMValueRef first = em_add(e, f->q0, em_mul(e, warp, flash_num(f, 16)));
-    g->hidden_from = g->end;
-    if (f->a.high >= 0)
-        g->hidden_from = em_min(e, g->end, em_add(e, em_add(e, first, f->high), flash_num(f, 1)));
-    if (f->a.low >= 0) g->hidden_to = em_add(e, em_add(e, first, flash_num(f, 15)), f->low);
+    const attention *a = &f->a;
+    LLVMValueRef warp = LLVMBuildUDiv(e->b, f->thread, flash_num(f, IR_GPU_WARP), ""), one = flash_num(f, 1);
+    LLVMValueRef query = em_add(e, f->q0, em_mul(e, warp, flash_num(f, 16))), end = to, x = i32(g, f->x);
+    g->first = from;
+    g->length = of_lane_0(g, distance(g, to));
+    if (a->high >= 0) end = em_min(e, to, em_add(e, em_add(e, query, f->high), one));
+    g->all_to = distance(g, end);
+    if (a->low >= 0) g->all_from = distance(g, em_add(e, em_add(e, query, flash_num(f, 15)), f->low));
+    x = em_add(e, x, x);
+    for (int r = 0; r < 2; r++) {
+        query = em_add(e, f->q0, em_add(e, f->y, flash_num(f, 8 * r)));
+        end = to;
+        if (a->high >= 0) end = em_min(e, to, em_add(e, em_add(e, query, f->high), one));
+        g->own_to[r] = em_sub(e, distance(g, end), x);
+        if (a->low >= 0) g->own_from[r] = em_sub(e, distance(g, em_add(e, query, f->low)), x);
+    }
 }
 
 static void lay_out_all(group *g) {
@@ -471,97 +479,75 @@ static void lay_out_all(group *g) {
     lay_out(&g->k, 1, a->keys, a->at.j, a->at.k, f->keys, f->group.head, f->keys, &at, 2);
     lay_out(&g->v, 2, a->v, a->at.j, a->at.n, f->keys, f->width, f->keys, &at, 2);
     g->base = LLVMBuildPtrToInt(e->b, f->shared, e->t_i32, "");
-    LLVMValueRef number = em_lshr(e, i32(g, f->thread), 7);
+    LLVMValueRef number = of_lane_0(g, em_lshr(e, i32(g, f->thread), 7));
     g->own_queries = em_add(e, g->base, em_mul(e, number, em_i32(e, 2 * QUERIES * f->group.head)));
     begin_copies(g, &g->q, f->q0, zero);
-    begin_copies(g, &g->k, zero, zero);
-    begin_copies(g, &g->v, zero, f->n0);
+    begin_copies(g, &g->k, g->first, zero);
+    begin_copies(g, &g->v, g->first, f->n0);
 }
 
-/* Where this thread's copies of rows from `row` on begin. */
-static LLVMValueRef rows_at(group *g, const tile *t, LLVMValueRef row) {
+/* Where this thread's copies of the n-th block of rows begin. */
+static LLVMValueRef rows_at(group *g, const tile *t, int n) {
     emit *e = g->e;
-    if (!t->can) return LLVMGetUndef(LLVMTypeOf(e->base[0]));
-    return em_gep(e, t->first, e->t_i16, em_mul(e, row, e->stride[g->f->a.k->inst[t->inst].index][t->row_dim]));
+    LLVMValueRef step = e->stride[g->f->a.k->inst[t->inst].index][t->row_dim];
+    return em_gep(e, t->first, e->t_i16, em_mul(e, step, em_i64s(e, n * t->rows)));
 }
 
-/* Are keys or values brought by elements? NULL: never. */
-static LLVMValueRef by_elements(group *g) {
-    emit *e = g->e;
-    LLVMValueRef is = NULL;
-    for (int i = 0; i < 2; i++) {
-        LLVMValueRef can = i ? g->v.can : g->k.can;
-        if (!can) return LLVMConstInt(e->t_i1, 1, 0);
-        is = is ? em_or(e, is, LLVMBuildNot(e->b, can, "")) : LLVMBuildNot(e->b, can, "");
-    }
-    return is;
-}
-
-/* What goes round the loop over blocks of keys. */
+/* What goes round the loop over blocks of keys. piece: bytes of the keys' and the values' that these are in. */
 typedef struct state {
-    LLVMValueRef result[MAX_ACC], part[2][MAX_ACC / 2], reference[2], sum[2], k_from, v_from, piece;
+    LLVMValueRef result[MAX_ACC], part[2][MAX_ACC / 2], reference[2], sum[2], from[2], piece[2];
 } state;
 
-/* Weights of the block of keys from j0 on, whose scores were made. */
-static void weigh(group *g, LLVMValueRef j0) {
+/* Weights of the block of keys from j on, whose scores were made. */
+static void weigh(group *g, LLVMValueRef j) {
     scale(g);
-    hide(g, j0);
+    hide(g, j);
     make_weights(g);
 }
 
-static void begin_keys(group *g, LLVMValueRef from, LLVMValueRef to) {
+static LLVMValueRef key_at(group *g, LLVMValueRef j) {
+    return em_add(g->e, g->first, LLVMBuildSExt(g->e->b, j, g->e->t_i64, ""));
+}
+
+static void begin_keys(group *g) {
     flash *f = g->f;
     emit *e = g->e;
-    LLVMValueRef zero = em_i32(e, 0), next = em_add(e, from, flash_num(f, f->keys));
+    LLVMValueRef zero = em_i32(e, 0), next = em_i32(e, f->keys), queries = em_sub(e, f->a.n_queries, f->q0);
+    queries = i32(g, em_min(e, queries, em_i64s(e, f->queries)));
     gpu_barrier(e); /* what was in shared memory is not read any more */
-    copy_if(g, &g->q, f->q0, f->a.n_queries, g->q.first, zero);
-    copy_if(g, &g->k, from, to, rows_at(g, &g->k, from), zero);
+    copy(g, &g->q, zero, queries, g->q.first, zero);
+    copy(g, &g->k, zero, g->length, g->k.first, zero);
     commit_copies(g);
-    copy_if(g, &g->k, next, to, rows_at(g, &g->k, next), em_i32(e, g->k.bytes));
-    copy_if(g, &g->v, from, to, rows_at(g, &g->v, from), zero);
+    copy(g, &g->k, next, g->length, rows_at(g, &g->k, 1), em_i32(e, g->k.bytes));
+    copy(g, &g->v, zero, g->length, g->v.first, zero);
     commit_copies(g);
-    load_elements(g, &g->q, f->q0, zero);
-    load_elements(g, &g->k, from, zero);
-    if (f->a.mask >= 0) flash_stage_mask(f, from);
+    if (f->a.mask >= 0) flash_stage_mask(f, g->first);
     meet(g, 1);
     say(g, "wgmma.fence.sync.aligned;");
     begin_scores(g, zero);
     wait_for_products(g, 0, g->score, g->n_scores);
-    weigh(g, from);
+    weigh(g, zero);
 }
 
-/* Brings what no copies bring: keys from `next` on (is_last: none), values from j0 on. */
-static void bring_elements(group *g, LLVMValueRef j0, LLVMValueRef next, LLVMValueRef next_k, LLVMValueRef v_piece) {
-    emit *e = g->e;
-    em_branch b = em_if(e, by_elements(g));
-    gpu_barrier(e); /* values before are not read any more */
-    if (next) load_elements(g, &g->k, next, next_k);
-    load_elements(g, &g->v, j0, v_piece);
-    em_endif(e, &b);
-}
-
-/* Results of keys [j0, j0 + keys), and weights of the next. */
-static void add_keys(group *g, LLVMValueRef j0, LLVMValueRef to, state *now) {
+/* Results of keys [j, j + keys), and weights of the next. */
+static void add_keys(group *g, LLVMValueRef j, state *now) {
     flash *f = g->f;
     emit *e = g->e;
-    LLVMValueRef step = flash_num(f, f->keys), next = em_add(e, j0, step), other = em_sub(e, em_i32(e, 1), now->piece);
-    LLVMValueRef v_piece = em_mul(e, now->piece, em_i32(e, g->v.bytes)),
-                 next_k = em_mul(e, other, em_i32(e, g->k.bytes));
-    bring_elements(g, j0, next, next_k, v_piece);
+    LLVMValueRef next = plus(g, j, f->keys), other[2];
+    for (int i = 0; i < 2; i++) other[i] = em_sub(e, em_i32(e, i ? g->v.bytes : g->k.bytes), now->piece[i]);
     meet(g, 0);
     say(g, "wgmma.fence.sync.aligned;");
-    begin_scores(g, next_k);
-    begin_results(g, now->part, v_piece);
-    copy_if(g, &g->k, em_add(e, next, step), to, now->k_from, em_mul(e, now->piece, em_i32(e, g->k.bytes)));
-    copy_if(g, &g->v, next, to, now->v_from, em_mul(e, other, em_i32(e, g->v.bytes)));
+    begin_scores(g, other[0]);
+    begin_results(g, now->part, now->piece[1]);
+    copy(g, &g->k, plus(g, next, f->keys), g->length, now->from[0], now->piece[0]);
+    copy(g, &g->v, next, g->length, now->from[1], other[1]);
     commit_copies(g);
-    if (f->a.mask >= 0) flash_stage_mask(f, next); /* the mask before was read in front of the barrier */
+    if (f->a.mask >= 0) flash_stage_mask(f, key_at(g, next)); /* the one before was read in front of the barrier */
     wait_for_products(g, 1, g->score, g->n_scores);
     weigh(g, next);
-    wait_for_products(g, 0, g->result, g->n_results);
     multiply_results(g);
     split(g, now->part);
-    now->piece = other;
+    memcpy(now->piece, other, sizeof other);
 }
 
 static void enter_loop(group *g, em_loop *l, state *phi) {
@@ -573,16 +559,15 @@ static void enter_loop(group *g, em_loop *l, state *phi) {
     for (int r = 0; r < 2; r++) {
         g->reference[r] = phi->reference[r] = em_loop_phi(e, l, g->reference[r]);
         g->sum[r] = phi->sum[r] = em_loop_phi(e, l, g->sum[r]);
+        phi->from[r] = em_loop_phi(e, l, phi->from[r]);
+        phi->piece[r] = em_loop_phi(e, l, em_i32(e, 0));
     }
-    phi->k_from = em_loop_phi(e, l, phi->k_from);
-    phi->v_from = em_loop_phi(e, l, phi->v_from);
-    phi->piece = em_loop_phi(e, l, em_i32(e, 0));
 }
 
 static LLVMValueRef next_rows(group *g, const tile *t, LLVMValueRef from) {
     emit *e = g->e;
     LLVMValueRef step = e->stride[g->f->a.k->inst[t->inst].index][t->row_dim];
-    return t->can ? em_gep(e, from, e->t_i16, em_mul(e, step, flash_num(g->f, g->f->keys))) : from;
+    return em_gep(e, from, e->t_i16, em_mul(e, step, em_i64s(e, t->rows)));
 }
 
 static void leave_body(group *g, const state *phi, const state *now) {
@@ -593,49 +578,71 @@ static void leave_body(group *g, const state *phi, const state *now) {
     for (int r = 0; r < 2; r++) {
         em_loop_next(e, phi->reference[r], g->reference[r]);
         em_loop_next(e, phi->sum[r], g->sum[r]);
+        em_loop_next(e, phi->from[r], next_rows(g, r ? &g->v : &g->k, now->from[r]));
+        em_loop_next(e, phi->piece[r], now->piece[r]);
     }
-    em_loop_next(e, phi->k_from, next_rows(g, &g->k, now->k_from));
-    em_loop_next(e, phi->v_from, next_rows(g, &g->v, now->v_from));
-    em_loop_next(e, phi->piece, now->piece);
+}
+
+/* As em_for, of 32 bits. */
+static em_loop begin_loop(group *g, LLVMValueRef end, int step) {
+    emit *e = g->e;
+    em_loop l = {.head = em_block(e, "head"),
+                 .body = em_block(e, "body"),
+                 .done = LLVMCreateBasicBlockInContext(e->ctx, "done"),
+                 .step = em_i32(e, step),
+                 .number = ++e->n_loops};
+    LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b);
+    LLVMValueRef zero = em_i32(e, 0);
+    LLVMBuildBr(e->b, l.head);
+    LLVMPositionBuilderAtEnd(e->b, l.head);
+    l.i = LLVMBuildPhi(e->b, e->t_i32, "i");
+    LLVMAddIncoming(l.i, &zero, &before, 1);
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, l.i, end), l.body, l.done);
+    LLVMPositionBuilderAtEnd(e->b, l.body);
+    return l;
+}
+
+/* The last block's products, which nothing runs beside; results to where they are finished. */
+static void end_keys(group *g, const state *s) {
+    flash *f = g->f;
+    emit *e = g->e;
+    const int of_row = g->n_results / 2;
+    LLVMValueRef nothing = em_i32(e, 0);
+    memcpy(g->result, s->result, sizeof s->result);
+    meet(g, 0);
+    say(g, "wgmma.fence.sync.aligned;");
+    begin_results(g, (LLVMValueRef(*)[MAX_ACC / 2])s->part, s->piece[1]);
+    wait_for_products(g, 0, g->result, g->n_results);
+    gpu_call(e, "llvm.nvvm.cp.async.wait.group", NULL, 0, &nothing, 1);
+    for (int i = 0; i < g->n_results; i++) f->result[row_of(i) * of_row + 2 * (i / 4) + i % 2] = g->result[i];
+    for (int r = 0; r < 2; r++) {
+        f->largest[r] = em_fmul(e, em_fsub(e, g->offset, s->reference[r]), em_f32(e, 0x1.62e43p-1));
+        f->sum[r] = s->sum[r];
+    }
 }
 
 void flash_group_keys(flash *f, LLVMValueRef from, LLVMValueRef to) {
     emit *e = f->e;
     group *g = FU_NEW(e->arena, group);
     state *phi = FU_NEW(e->arena, state), now;
-    LLVMValueRef keys = flash_num(f, f->keys), nothing = em_i32(e, 0);
     g->f = f;
     g->e = e;
-    g->end = to;
     g->n_scores = f->keys / 2;
     g->n_results = f->width / 2;
     find_scale(g);
-    find_bounds(g);
+    find_bounds(g, from, to);
     lay_out_all(g);
     for (int r = 0; r < 2; r++) g->reference[r] = em_f32(e, __builtin_inf()), g->sum[r] = em_f32(e, 0);
-    begin_keys(g, from, to);
+    begin_keys(g);
     split(g, phi->part);
-    phi->k_from = rows_at(g, &g->k, em_add(e, from, flash_num(f, 2 * f->keys)));
-    phi->v_from = rows_at(g, &g->v, em_add(e, from, keys));
-    em_loop l = em_for(e, from, em_sub(e, to, keys), keys);
+    phi->from[0] = rows_at(g, &g->k, 2);
+    phi->from[1] = rows_at(g, &g->v, 1);
+    em_loop l = begin_loop(g, plus(g, g->length, -f->keys), f->keys);
     enter_loop(g, &l, phi);
     now = *phi;
-    add_keys(g, l.i, to, &now);
+    add_keys(g, l.i, &now);
     leave_body(g, phi, &now);
     em_end(e, &l);
     gpu_keep_loop(e, &l);
-    memcpy(g->result, phi->result, sizeof phi->result);
-    LLVMValueRef v_piece = em_mul(e, phi->piece, em_i32(e, g->v.bytes));
-    bring_elements(g, l.i, NULL, NULL, v_piece);
-    meet(g, 0);
-    say(g, "wgmma.fence.sync.aligned;");
-    begin_results(g, phi->part, v_piece);
-    wait_for_products(g, 0, g->result, g->n_results);
-    gpu_call(e, "llvm.nvvm.cp.async.wait.group", NULL, 0, &nothing, 1);
-    for (int i = 0; i < g->n_results; i++)
-        f->result[row_of(i) * (g->n_results / 2) + 2 * (i / 4) + i % 2] = g->result[i];
-    for (int r = 0; r < 2; r++) {
-        f->largest[r] = em_fmul(e, em_fsub(e, g->offset, phi->reference[r]), em_f32(e, 0x1.62e43p-1));
-        f->sum[r] = phi->sum[r];
-    }
+    end_keys(g, phi);
 }
