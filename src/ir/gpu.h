@@ -70,7 +70,7 @@ typedef struct ir_gpu_launch {
         chunks; /* parts that a reduced row, or the products of a contraction, are cut into; each gives a partial result */
     int tile;              /* contract and window: of ir_gpu_mma_tiles or ir_gpu_fma_tiles, or IR_GPU_WINDOW_DIRECT */
     int64_t scratch_bytes; /* of the call, kept between phases */
-    bool goes_on;   /* blocks are resident, one a multiprocessor: more along x than there are of these gain nothing */
+    bool goes_on; /* blocks are resident, one a multiprocessor: more along x than there are of these gain nothing */
     int n_counters; /* reduce, cut into parts: one for each row (column form: row and 32 columns); the last part joins them */
 } ir_gpu_launch;
 int ir_gpu_words(const ir_kernel *k);

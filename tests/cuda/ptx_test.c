@@ -121,6 +121,56 @@ Test(ptx, asynchronous_copies_need_a_wait) {
     cr_assert_eq(memory[128], 0xffffffff, "a copy that nobody waited for was seen");
 }
 
+/* Warp 0 writes, or copies, what warp 1 reads, in two rounds of a barrier in shared memory. */
+#define MAKE "setp.ne.u32 %p1, %r1, 0; @%p1 bra MADE; mbarrier.init.shared.b64 [s+512], 32;\nMADE: bar.sync 0;\n"
+#define ROLES                                                                                                          \
+    "mov.u32 %r3, s; mov.u32 %r9, 0; and.b32 %r4, %r1, 31; shl.b32 %r4, %r4, 2; add.u32 %r3, %r3, %r4; setp.gt.u32 "   \
+    "%p2, %r1, 31; @%p2 bra READ;\n"
+#define ARRIVE "mbarrier.arrive.shared.b64 %rd3, [s+512];"
+#define WAIT   "TRY: mbarrier.try_wait.parity.shared.b64 %p3, [s+512], %r9; @!%p3 bra TRY;\n"
+#define READ   "ld.shared.u32 %r5, [%r3]; st.global.u32 [%rd2], %r5;"
+#define COPY   "cp.async.ca.shared.global [%r3], [%rd2], 4; "
+
+Test(ptx, barriers_in_shared_memory_order_accesses) {
+    cr_assert(run(MAKE ROLES "st.shared.u32 [%r3], %r1; " ARRIVE " bra END;\nREAD:" WAIT READ "\nEND:", 64), "%s", why);
+    for (int i = 0; i < 32; i++) cr_assert_eq(memory[32 + i], (uint32_t)i);
+    for (int i = 0; i < 32; i++) memory[i] = 200u + (uint32_t)i;
+    cr_assert(run(MAKE ROLES COPY "cp.async.mbarrier.arrive.noinc.shared.b64 [s+512]; bra END;\nREAD:" WAIT READ
+                                  "\nEND:",
+                  64),
+              "%s", why);
+    for (int i = 0; i < 32; i++) cr_assert_eq(memory[32 + i], 200u + (uint32_t)i);
+    /* the odd phase of a fresh barrier is over, the even one of a barrier in its second phase too */
+    cr_assert(
+        run(MAKE
+            "setmaxnreg.inc.sync.aligned.u32 64; setp.gt.u32 %p2, %r1, 31; @%p2 bra END; mov.u32 %r9, 1;\n" WAIT ARRIVE
+            "mov.u32 %r9, 0;\nMORE: mbarrier.try_wait.parity.shared.b64 %p3, [s+512], %r9; @!%p3 bra MORE;\nEND:",
+            64),
+        "%s", why);
+}
+
+static const struct {
+    const char *body, *words;
+} not_ordered[] = {
+    {MAKE ROLES "st.shared.u32 [%r3], %r1; " ARRIVE " bra END;\nREAD:" READ "\nEND:", "race in shared memory"},
+    {MAKE ROLES ARRIVE " st.shared.u32 [%r3], %r1; bra END;\nREAD:" WAIT READ "\nEND:", "race in shared memory"},
+    {MAKE ROLES COPY "bra END;\nREAD:" READ "\nEND:", "race in shared memory"},
+    {MAKE ROLES ARRIVE COPY "bra END;\nREAD:" WAIT READ "\nEND:", "race in shared memory"},
+    {MAKE ROLES "bra END;\nREAD:" WAIT READ "\nEND:", "nobody is left to arrive"},
+    {MAKE ROLES "setp.eq.u32 %p1, %r1, 7; @%p1 bra END; " ARRIVE " bra END;\nREAD:" WAIT READ "\nEND:",
+     "nobody is left to arrive"},
+    {MAKE "st.shared.u32 [s+516], %r1;", "is a barrier"},
+    {"mbarrier.arrive.shared.b64 %rd3, [s+512];", "no barrier was made"},
+    {"setp.ne.u32 %p1, %r1, 0; @%p1 bra MADE; mbarrier.init.shared.b64 [s+512], 32;\nMADE: " ARRIVE, "the barrier"},
+};
+
+Test(ptx, barriers_in_shared_memory_are_needed) {
+    for (size_t i = 0; i < sizeof not_ordered / sizeof *not_ordered; i++) {
+        cr_assert(!run(not_ordered[i].body, 64), "%s", not_ordered[i].body);
+        cr_assert(strstr(why, not_ordered[i].words), "%s: %s", not_ordered[i].body, why);
+    }
+}
+
 Test(ptx, matrices_multiply) {
     /* A = identity (16x16), B[k][n] = k + n / 8: D = B in the first 8 columns. Fragments as in the PTX ISA, 9.7.14. */
     cr_assert(
