@@ -149,69 +149,68 @@ static void stage_slice(mma *m, LLVMValueRef *acc, LLVMValueRef place) {
 /* Up to AT_ONCE vectors of a slice: where they are in the result, and which of them lie in it. */
 typedef struct slice_part {
     int n, lanes;
+    bool is_whole; /* all of it lies in the result */
     LLVMValueRef row[AT_ONCE], column[AT_ONCE], sums[AT_ONCE], inside[AT_ONCE];
 } slice_part;
 
-/* The lane's vectors from number `first` on, at_m and at_n: where the slice is. */
+/* The lane's vectors from number `first` on, at_m and at_n: where the slice is. Those of a lane lie one above the other:
+ * a warp takes whole rows, or half of one. */
 static void read_slice(mma *m, LLVMValueRef place, LLVMValueRef first, LLVMValueRef at_m, LLVMValueRef at_n,
                        slice_part *s) {
     emit *e = m->e;
     const int lanes = s->lanes, log = lanes == 1 ? 0 : 2;
     LLVMTypeRef type = lanes == 1 ? m->t_acc : LLVMVectorType(m->t_acc, (unsigned)lanes);
+    LLVMValueRef row0 = em_lshr(e, first, SLICE_LOG - log), column = mma_bits(m, first, 0, SLICE_LOG - log);
+    column = em_shl(e, column, log);
     for (int u = 0; u < s->n; u++) {
-        LLVMValueRef i = mma_add(m, first, u * IR_GPU_WARP), row = em_lshr(e, i, SLICE_LOG - log);
-        LLVMValueRef column = em_shl(e, mma_bits(m, i, 0, SLICE_LOG - log), log);
+        LLVMValueRef row = mma_add(m, row0, u * IR_GPU_WARP * lanes / SLICE);
         LLVMValueRef byte = em_xor(e, em_shl(e, column, 2), em_shl(e, mma_bits(m, row, 0, 2), CHUNK_LOG));
         byte = em_add(e, em_add(e, place, em_shl(e, row, SLICE_LOG + 2)), byte);
         s->sums[u] = LLVMBuildLoad2(e->b, type, mma_at(m, byte), "");
         LLVMSetAlignment(s->sums[u], 4 * (unsigned)lanes);
-        s->row[u] = em_add(e, at_m, mma_i64(m, row));
+        s->row[u] = em_add(e, em_add(e, at_m, mma_i64(m, row0)), mma_num(m, u * IR_GPU_WARP * lanes / SLICE));
         s->column[u] = em_add(e, at_n, mma_i64(m, column));
         s->inside[u] = em_and(e, em_icmp(e, LLVMIntSLT, s->row[u], m->s.size[IR_GPU_ROWS]),
                               em_icmp(e, LLVMIntSLT, s->column[u], m->s.size[IR_GPU_COLUMNS]));
     }
 }
 
-/* All of them are computed before the first is stored, so that what an epilogue loads is waited for once. Outside the matrix
- * the last row or columns are computed again. */
+/* All of them are computed before the first is stored, so that what an epilogue loads is waited for once. Where some may
+ * be outside the matrix, that is one. */
 static void store_slice(mma *m, slice_part *s) {
     emit *e = m->e;
-    em_values *v = FU_NEW_N(e->arena, em_values, AT_ONCE);
+    em_values *v = FU_NEW_N(e->arena, em_values, s->n);
     mma_point at[AT_ONCE];
-    LLVMValueRef last_m = em_sub(e, m->s.size[IR_GPU_ROWS], mma_num(m, 1)),
-                 last_n = em_sub(e, m->s.size[IR_GPU_COLUMNS], mma_num(m, e->lanes));
+    em_branch b;
+    if (!s->is_whole) b = em_if(e, s->inside[0]);
     for (int u = 0; u < s->n; u++) {
-        s->row[u] = em_min(e, s->row[u], last_m);
-        s->column[u] = em_min(e, s->column[u], last_n);
         at[u] = (mma_point){m, {s->row[u], s->column[u], NULL}, m->dim[IR_GPU_COLUMNS]};
         evaluate(m, &at[u], s->sums[u], &v[u]);
     }
-    for (int u = 0; u < s->n; u++) {
-        em_branch b = em_if(e, s->inside[u]);
-        store_values(m, &at[u], &v[u]);
-        em_endif(e, &b);
-    }
+    for (int u = 0; u < s->n; u++) store_values(m, &at[u], &v[u]);
+    if (!s->is_whole) em_endif(e, &b);
 }
 
 static void store_slice_of_part(mma *m, const slice_part *s) {
     emit *e = m->e;
-    for (int u = 0; u < s->n; u++) {
-        em_branch b = em_if(e, s->inside[u]);
-        LLVMValueRef to = scratch_at(m, m->part, m->batch, s->row[u], s->column[u]);
-        LLVMSetAlignment(LLVMBuildStore(e->b, s->sums[u], to), 4 * (unsigned)e->lanes);
-        em_endif(e, &b);
-    }
+    em_branch b = em_if(e, s->inside[0]);
+    LLVMValueRef to = scratch_at(m, m->part, m->batch, s->row[0], s->column[0]);
+    LLVMSetAlignment(LLVMBuildStore(e->b, s->sums[0], to), 4 * (unsigned)e->lanes);
+    em_endif(e, &b);
 }
 
-static void emit_slice(mma *m, LLVMValueRef place, LLVMValueRef at_m, LLVMValueRef at_n, int lanes, bool is_part) {
+typedef enum slice_how { OF_PART, WHOLE, ON_THE_EDGE, BY_ELEMENT } slice_how;
+
+static void emit_slice(mma *m, LLVMValueRef place, LLVMValueRef at_m, LLVMValueRef at_n, slice_how how) {
     emit *e = m->e;
-    slice_part s = {.n = lanes > 1 && !is_part ? AT_ONCE : 1, .lanes = lanes};
+    const int lanes = how == BY_ELEMENT ? 1 : IR_GPU_VECTOR;
+    slice_part s = {.n = how == WHOLE ? AT_ONCE : 1, .lanes = lanes, .is_whole = how == WHOLE};
     em_loop l =
         em_for(e, mma_i64(m, m->lane), mma_num(m, ROWS * SLICE / lanes), mma_num(m, (int64_t)s.n * IR_GPU_WARP));
     read_slice(m, place, mma_i32(m, l.i), at_m, at_n, &s);
     e->lanes = lanes;
     e->is_aligned = lanes > 1;
-    if (is_part) store_slice_of_part(m, &s);
+    if (how == OF_PART) store_slice_of_part(m, &s);
     else store_slice(m, &s);
     e->is_aligned = false;
     e->lanes = 1;
@@ -248,12 +247,18 @@ void mma_emit_warp_results(mma *m, LLVMValueRef *acc, LLVMValueRef row, LLVMValu
     stage_some_slice(m, acc, l.i, place);
     sync_warp(e);
     em_branch parts = em_if(e, em_icmp(e, LLVMIntSGT, m->parts, mma_num(m, 1)));
-    emit_slice(m, place, at_m, at_n, IR_GPU_VECTOR, true);
+    emit_slice(m, place, at_m, at_n, OF_PART);
     em_else(e, &parts);
     em_branch wide = em_if(e, can_store(m));
-    emit_slice(m, place, at_m, at_n, IR_GPU_VECTOR, false);
+    LLVMValueRef rows_end = em_add(e, at_m, mma_num(m, ROWS)), columns_end = em_add(e, at_n, mma_num(m, SLICE));
+    em_branch whole = em_if(e, em_and(e, em_icmp(e, LLVMIntSLE, rows_end, m->s.size[IR_GPU_ROWS]),
+                                      em_icmp(e, LLVMIntSLE, columns_end, m->s.size[IR_GPU_COLUMNS])));
+    emit_slice(m, place, at_m, at_n, WHOLE);
+    em_else(e, &whole);
+    emit_slice(m, place, at_m, at_n, ON_THE_EDGE);
+    em_endif(e, &whole);
     em_else(e, &wide);
-    emit_slice(m, place, at_m, at_n, 1, false);
+    emit_slice(m, place, at_m, at_n, BY_ELEMENT);
     em_endif(e, &wide);
     em_endif(e, &parts);
     sync_warp(e); /* before the next slice */

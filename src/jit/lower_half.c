@@ -9,9 +9,11 @@
  *           passes through costs nothing
  *
  * Where the level has F16C (or is a GPU's) its instructions do f16 (they keep subnormals whatever the control register
- * says); else, and for bf16, integers do: vcvtneps2bf16 flushes subnormals (but see em_bf16_round).
+ * says), and bf16 from sm_80 on; else, and for bf16, integers do: vcvtneps2bf16 flushes subnormals (but see
+ * em_bf16_round).
  * Rounding through f32 is the rounding of the exact result for + - * / and sqrt: 24 >= 2 * 11 + 2 bits (Figueroa
  * 1995). */
+#include "jit/gpu.h"
 #include "jit/lower.h"
 #include <string.h>
 
@@ -85,8 +87,25 @@ LLVMValueRef em_half_bits(emit *e, ir_dtype t, LLVMValueRef value) {
     return LLVMBuildTrunc(e->b, em_lshr(e, em_bits_of_f32(e, value), 16), em_vec(e, e->t_i16), "");
 }
 
+/* ---- bf16 by the instructions of GPUs from sm_80 on: two at once, to nearest even, a NaN is 0x7fff ---- */
+static LLVMValueRef narrow_on_gpu(emit *e, LLVMValueRef value) {
+    LLVMTypeRef pair = LLVMVectorType(e->t_i16, 2);
+    if (e->lanes == 1)
+        return LLVMBuildBitCast(e->b, gpu_call(e, "llvm.nvvm.f2bf16.rn", NULL, 0, &value, 1), e->t_i16, "");
+    LLVMValueRef bits = LLVMGetPoison(em_vec(e, e->t_i16));
+    for (int i = 0; i < e->lanes; i += 2) { /* the first operand becomes the upper half */
+        LLVMValueRef in[2] = {em_lane(e, value, i + 1), em_lane(e, value, i)};
+        LLVMValueRef two = LLVMBuildBitCast(e->b, gpu_call(e, "llvm.nvvm.ff2bf16x2.rn", NULL, 0, in, 2), pair, "");
+        for (int j = 0; j < 2; j++)
+            bits = LLVMBuildInsertElement(e->b, bits, em_lane(e, two, j), LLVMConstInt(e->t_i32, (unsigned)(i + j), 0),
+                                          "");
+    }
+    return bits;
+}
+
 LLVMValueRef em_half_round(emit *e, ir_dtype t, LLVMValueRef value, bool is_arithmetic) {
     if (recall(e, t, value)) return value;
+    if (t == FUSOR_BF16 && e->level->cores != IR_CORES_NONE) return em_half_value(e, t, narrow_on_gpu(e, value));
     if (t == FUSOR_F16) return em_half_value(e, t, has_f16c(e) ? narrow_with_f16c(e, value) : narrow_f16(e, value));
     /* The carry of the addition goes into the exponent as it should, to infinity too; a NaN only gets its quiet bit.
      * But NaNs that arithmetic makes of bf16 operands are quiet and have 16 zeros below: they stay as they are; but on

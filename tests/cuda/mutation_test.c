@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* mutation_test.c: is what tests do without a GPU able to find errors? Kernels of each kind, as they are made, are
- * broken in one place after the other: a barrier, a wait, a store to shared memory or an asynchronous copy is left out,
+ * broken in one place after the other: a barrier, a fence, a wait, a store to shared memory or an asynchronous copy is left out,
  * a shuffle takes another lane, a wait lets one group more pend, an address is swizzled otherwise. A change is found
  * where the interpreter fails or a bit of the result is another, or a rule below shows that it changes nothing. The
  * test prints what is not found, what these sizes do not reach, and what a rule explains. It fails where anything that
@@ -25,6 +25,7 @@ static const struct {
             120, 328, 8, 4                                                                                             \
         }                                                                                                              \
     }
+#define ROLES "contract, roles of warps, sm_90a"
 #define ROWS                                                                                                           \
     {                                                                                                                  \
         {3, 1030}, {40, 10}, {40, 31}, {40, 64}, {5, 100}, {3, 131}, {3, 516}, {6, 1026}, {3, 2049}, {2, 9000},        \
@@ -147,6 +148,17 @@ static const struct {
      {"BA", "CB"},
      "AC",
      MMA_SIZES},
+    {ROLES,
+     "func @f(%x: f16[A, B], %w: f16[B, C]) -> f16[A, C] { %y = matmul(%x, %w) return %y }",
+     FUSOR_F16,
+     FUSOR_F16,
+     {"AB", "BC"},
+     "AC",
+     {{136, 328, 264, 6}, {130, 331, 260, 6}, {130, 328, 260, 6}, {128, 40, 256, 6},  {136, 40, 264, 6},
+      {128, 448, 256, 6}, {128, 448, 128, 5}, {130, 40, 140, 5},  {130, 330, 140, 5}, {64, 320, 72},
+      {65, 330, 70},      {16, 1048, 24},     {7, 331, 35},       {200, 72, 8},       {70, 331, 9},
+      {128, 320, 128, 2}, {128, 320, 128, 3}, {128, 320, 128, 4}, {56, 328, 56, 2},   {8, 328, 120, 3},
+      {120, 328, 8, 4}}},
     {"attention",
      "func @f(%q: f32[A, D, C], %k: f32[A, B, C], %v: f32[A, B, C]) -> f32[A, D, C] { %y = attention(%q, %k, %v, "
      "causal=true, causal_offset=100) return %y }",
@@ -199,10 +211,11 @@ static float find_me(uint64_t i, int64_t columns, float v) {
 
 static void prepare(int p, const int64_t *size) {
     size_t bytes;
+    const ir_level level = strcmp(programs[p].kind, ROLES) ? IR_LEVEL_SM80 : IR_LEVEL_SM90A;
     sample *s = &samples[n_samples++];
     s->tile = strncmp(programs[p].kind, "contract", 8) == 0 ? (int)size[3] - 1 : -1;
     s->exec =
-        build(&error, cache, programs[p].text, (setup){.level = IR_LEVEL_SM80, .n_threads = 1, .launch = gpu_launch});
+        build(&error, cache, programs[p].text, (setup){.level = level, .n_threads = 1, .launch = gpu_launch});
     cr_assert(s->exec, "%s: %s", programs[p].kind, error.text);
     for (; s->n_in < 3 && programs[p].in[s->n_in]; s->n_in++) {
         fusor_buffer *b = &s->in[s->n_in];
@@ -254,7 +267,10 @@ static bool touches_shared(const char *line) {
     return line_has(line, ".shared.") || line_has(line, "ldmatrix") || line_has(line, "shared::cta") ||
            line_has(line, "cp.async");
 }
-static bool is_barrier(const char *line) { return line_has(line, "bar.sync") || line_has(line, "barrier."); }
+static bool is_mbarrier(const char *line) { return line_has(line, "mbarrier."); }
+static bool is_barrier(const char *line) {
+    return line_has(line, "bar.sync") || (line_has(line, "barrier.") && !is_mbarrier(line));
+}
 static bool is_label(const char *line) { return *line == '$' && line_has(line, ":"); }
 static bool is_branch(const char *line) { return line_has(line, "bra"); }
 
@@ -281,7 +297,7 @@ static bool mutate(const char *text, const char *line, change c, bool has_ldmatr
     switch (c) {
     case LEAVE_OUT:
         if (!is_barrier(line) && !line_has(line, "st.shared") && !line_has(line, "cp.async") &&
-            !line_has(line, "bar.warp"))
+            !line_has(line, "bar.warp") && !is_mbarrier(line) && !line_has(line, "fence.proxy"))
             return false;
         snprintf(to, MAX_TEXT, "%.*s%s", (int)(line - text), text, end_of(line));
         return true;
@@ -378,6 +394,7 @@ static const char *rule_for(gpu_kernel *g, const char *line, int number, change 
         if (is_last(text, line)) return "the last barrier of a kernel: nothing of shared memory is behind it";
         if (is_followed_by_nothing(line)) return "another barrier follows, and nothing between them";
     }
+    if (c == LEAVE_OUT && line_has(line, "bar.warp")) return "the interpreter's lanes go together without it";
     if (c == LEAVE_OUT && line_has(line, "bar.sync")) {
         if (!was(number, PTX_TOUCHED_BEHIND)) return "no run touches shared memory between it and the next barrier";
         if (!was(number, PTX_TOUCHED_BEFORE)) return "no run touches shared memory between the barrier before and it";
