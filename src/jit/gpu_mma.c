@@ -285,7 +285,7 @@ static void emit_tile(mma *m, int tile) {
 /* Where tile `number` of the result is. */
 static void find_tile(mma *m, LLVMValueRef number, LLVMValueRef tiles_m, LLVMValueRef tiles_n) {
     emit *e = m->e;
-    LLVMValueRef group = em_i32(e, GROUP), of_group = em_mul(e, tiles_n, group);
+    LLVMValueRef group = em_i32(e, m->group), of_group = em_mul(e, tiles_n, group);
     LLVMValueRef first = em_mul(e, LLVMBuildUDiv(e->b, number, of_group, ""), group);
     LLVMValueRef in_group = LLVMBuildURem(e->b, number, of_group, ""), rows = em_sub(e, tiles_m, first);
     rows = em_select(e, em_icmp(e, LLVMIntULT, rows, group), rows, group);
@@ -376,11 +376,13 @@ static void emit_first_launch(mma *m) {
         if (!is_last) b[i] = em_if(e, em_icmp(e, LLVMIntEQ, m->tile, mma_num(m, with_roles[i])));
         choose_among(m, &with_roles[i], 1);
         m->t = &ir_gpu_mma_tiles[with_roles[i]];
+        m->group = GROUP * m->t->columns / m->t->rows; /* what blocks make at a time is nearly a square */
         mma_emit_roles(m);
         if (!is_last) em_else(e, &b[i]);
     }
     if (n_without) {
         choose_among(m, without, n_without);
+        m->group = GROUP;
         emit_products(m, without, n_without);
     }
     for (int i = n_with - (n_without ? 1 : 2); i >= 0; i--) em_endif(e, &b[i]);

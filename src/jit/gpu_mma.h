@@ -39,8 +39,8 @@ typedef struct mma {
     LLVMValueRef tiles_m, tiles_n, tiles, length; /* i64: of a batch; products of a part */
     LLVMValueRef batch, part, m0, n0, k_begin, k_end;
     LLVMValueRef index[IR_KERNEL_MAX_DIMS], batch_off[IR_KERNEL_MAX_BUFFERS];
-    const ir_gpu_mma_tile *t; /* the one whose code is being made */
-    int stage_bytes, n_threads;
+    const ir_gpu_mma_tile *t;          /* the one whose code is being made */
+    int stage_bytes, n_threads, group; /* group: of rows of tiles */
     mma_operand operand[2];
 } mma;
 

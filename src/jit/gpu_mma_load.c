@@ -5,8 +5,9 @@
  * thread, threads side by side along a line; what is outside the matrix is filled with zeros by the copy. Element-wise
  * producers of what lies so are computed 16 bytes at a time by the same threads. Operand 1 of a convolution is
  * gathered: a thread has one column, and reads the elements of some chunks of 16 bytes along k from where a table says
- * that these products are from there on. Else each thread computes single elements (any strides). All are visible after
- * the next barrier but one. */
+ * that these products are from there on. What is contiguous, but not aligned, is read by elements in the same chunks.
+ * Else each thread computes single elements (any strides). All are visible after the next barrier but one, or where a
+ * stage is "full" (gpu_wgmma_roles.c). */
 #include "jit/gpu_mma.h"
 
 enum { SEGMENT = 128, EIGHT = 8 };
@@ -247,8 +248,8 @@ static LLVMValueRef copy_pass(mma *m, const mma_operand *p, LLVMValueRef to, int
     return pass + 1 < p->passes ? em_gep(e, from, e->t_i8, p->pass_step) : from;
 }
 
-/* The same value, of which LLVM does not see where it comes from, in this place: what is made of it is neither worked out
- * in front of the loop nor of a branch, in registers that the other way lacks. */
+/* The same value, of which LLVM does not see where it comes from, in this place: what is made of it is neither worked
+ * out in front of the loop nor of a branch, in registers that the other way lacks. */
 static LLVMValueRef hidden(mma *m, LLVMValueRef v) {
     emit *e = m->e;
     LLVMTypeRef type = LLVMTypeOf(v);
@@ -261,8 +262,7 @@ static LLVMValueRef hidden(mma *m, LLVMValueRef v) {
     return is_pointer ? LLVMBuildIntToPtr(e->b, v, type, "") : v;
 }
 
-/* How many bytes are in the matrix costs ten instructions a copy, of the thread that also has to begin the products:
- * most pieces are whole. */
+/* How many bytes are in the matrix costs ten instructions a copy: most pieces are whole. */
 static void copy_piece(mma *m, const mma_operand *p, LLVMValueRef stage, LLVMValueRef k, LLVMValueRef from) {
     emit *e = m->e;
     LLVMValueRef at_k = em_add(e, k, p->k_of_thread), to = em_add(e, stage, p->to), along = NULL, at = from;

@@ -153,8 +153,8 @@ typedef struct slice_part {
     LLVMValueRef row[AT_ONCE], column[AT_ONCE], sums[AT_ONCE], inside[AT_ONCE];
 } slice_part;
 
-/* The lane's vectors from number `first` on, at_m and at_n: where the slice is. Those of a lane lie one above the other:
- * a warp takes whole rows, or half of one. */
+/* The lane's vectors from number `first` on, at_m and at_n: where the slice is. Those of a lane lie one above the
+ * other: a warp takes whole rows, or half of one. */
 static void read_slice(mma *m, LLVMValueRef place, LLVMValueRef first, LLVMValueRef at_m, LLVMValueRef at_n,
                        slice_part *s) {
     emit *e = m->e;
@@ -175,8 +175,8 @@ static void read_slice(mma *m, LLVMValueRef place, LLVMValueRef first, LLVMValue
     }
 }
 
-/* All of them are computed before the first is stored, so that what an epilogue loads is waited for once. Where some may
- * be outside the matrix, that is one. */
+/* All of them are computed before the first is stored, so that what an epilogue loads is waited for once. Where some
+ * may be outside the matrix, that is one. */
 static void store_slice(mma *m, slice_part *s) {
     emit *e = m->e;
     em_values *v = FU_NEW_N(e->arena, em_values, s->n);

@@ -9,9 +9,9 @@
  *     and, at the end of the tile, results by 4 KB of the warp's own (gpu_mma_store.c), while the next tile is copied
  *
  * Each stage has two barriers of shared memory, "full" (each copying thread arrives) and "empty" (each multiplying
- * warp). The n-th use of a stage waits for the n-th phase of its barriers, of which the parity tells. Copies are written
- * by one proxy and read by another: who multiplies fences, behind the barrier. The copying warps give registers to the
- * others. */
+ * warp). The n-th use of a stage waits for the n-th phase of its barriers, of which the parity tells. Copies are
+ * written by one proxy and read by another: who multiplies fences, behind the barrier. The copying warps give registers
+ * to the others. */
 #include "jit/gpu_mma.h"
 #include <stdio.h>
 #include <string.h>

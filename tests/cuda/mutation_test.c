@@ -214,8 +214,7 @@ static void prepare(int p, const int64_t *size) {
     const ir_level level = strcmp(programs[p].kind, ROLES) ? IR_LEVEL_SM80 : IR_LEVEL_SM90A;
     sample *s = &samples[n_samples++];
     s->tile = strncmp(programs[p].kind, "contract", 8) == 0 ? (int)size[3] - 1 : -1;
-    s->exec =
-        build(&error, cache, programs[p].text, (setup){.level = level, .n_threads = 1, .launch = gpu_launch});
+    s->exec = build(&error, cache, programs[p].text, (setup){.level = level, .n_threads = 1, .launch = gpu_launch});
     cr_assert(s->exec, "%s: %s", programs[p].kind, error.text);
     for (; s->n_in < 3 && programs[p].in[s->n_in]; s->n_in++) {
         fusor_buffer *b = &s->in[s->n_in];

@@ -8,7 +8,8 @@
  * counter each (the group with the least one runs), and checks what hardware leaves undefined: accesses outside an
  * allocation or not aligned, races in shared memory between barriers, barriers and warp-wide instructions that not all
  * lanes reach, reads of asynchronous copies that were not waited for (shared memory starts as NaNs).
- * ptx_mbarrier.c has barriers in shared memory, and who knows of what other warps did. ptx_alu.c has the arithmetic, ptx_fast.c what of it is done for a whole warp at once.
+ * ptx_mbarrier.c has barriers in shared memory, and who knows of what other warps did. ptx_alu.c has the arithmetic,
+ * ptx_fast.c what of it is done for a whole warp at once.
  * Semantics: PTX ISA 9.0. Approximate functions are computed exactly and rounded; tensor-core sums are in f64. */
 #include <stdbool.h>
 #include <stddef.h>

@@ -9,7 +9,8 @@
 enum { LANES = 32, MAX_WARPS = 32, DONE = INT32_MAX };
 
 /* Who touched a word of shared memory last. A warp has a clock, which goes on where others may come to know what it did
- * before; an access is ordered behind another one where the warp knows of a clock of that one's warp that is as late. */
+ * before; an access is ordered behind another one where the warp knows of a clock of that one's warp that is as late.
+ */
 typedef struct word_use {
     uint32_t clock;   /* of the writer, then */
     uint8_t writer;   /* warp + 1 */
