@@ -140,7 +140,7 @@ extern const ir_gpu_mma_tile ir_gpu_mma_tiles[IR_GPU_MMA_TILES];
 bool ir_gpu_mma_has_tile(const ir_kernel *k, int tile);
 bool ir_gpu_mma_is_wgmma(int tile);
 /* Tiles of wgmma, of a kernel both of whose operands are copied: the tile's warps multiply, IR_GPU_MMA_COPIERS threads
- * more copy (jit/gpu_wgmma_roles.c). Shared memory then has, behind the pieces, IR_GPU_MMA_OUT bytes of each of the
+ * more copy (jit/gpu_wgmma_roles.c); k has one part. Shared memory then has, behind the pieces, IR_GPU_MMA_OUT bytes of each of the
  * tile's warps for results on their way out, and two barriers a stage. Blocks go on to the next of their tiles. */
 enum { IR_GPU_MMA_COPIERS = 128, IR_GPU_MMA_OUT = 4096, IR_GPU_MMA_BARRIER = 8 /* bytes */ };
 bool ir_gpu_mma_has_roles(const ir_kernel *k, int tile);

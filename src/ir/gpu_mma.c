@@ -157,7 +157,7 @@ void ir_gpu_plan_mma_tile(const ir_kernel *k, const int64_t *size, int tile, ir_
     const grid_matrices g = grid_matrices_of(k, size);
     const int64_t tiles = tiles_of(&g, tile), blocks = ir_times(g.batches, tiles);
     const int64_t k_bytes = ir_times(g.k, ir_dtypes[k->inst[k->inst[matmul_of(k)].in[0]].dtype].bytes);
-    if (blocks > 0 && blocks < BLOCKS_ENOUGH && k_bytes >= 2 * PART_MIN) {
+    if (!ir_gpu_mma_has_roles(k, tile) && blocks > 0 && blocks < BLOCKS_ENOUGH && k_bytes >= 2 * PART_MIN) {
         out->chunks = BLOCKS_WANTED / blocks;
         if (out->chunks > k_bytes / PART_MIN) out->chunks = k_bytes / PART_MIN;
         if (out->chunks > PARTS_MAX) out->chunks = PARTS_MAX;

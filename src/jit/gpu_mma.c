@@ -426,6 +426,10 @@ void gpu_emit_mma(emit *e) {
     m->tile = em_lshr(e, m->flags, IR_GPU_MMA_TILE);
     m->parts = gpu_word(e, IR_GPU_WORD_CHUNKS);
     if (m->operand[1].is_gathered) gpu_limit(e, IR_GPU_THREADS, 1);
+    if (k->only_tile && ir_gpu_mma_has_roles(k, k->only_tile - 1)) { /* k has one part: no second launch */
+        emit_first_launch(m);
+        return;
+    }
     em_branch b = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, mma_num(m, 0)));
     emit_first_launch(m);
     em_else(e, &b);

@@ -55,11 +55,11 @@ static LLVMValueRef scratch_at(mma *m, LLVMValueRef part, LLVMValueRef batch, LL
     return em_gep(e, e->scratch, m->t_acc, em_add(e, em_mul(e, i, pitch), column));
 }
 
-/* The epilogue on e->lanes sums from at->x[rows, columns] on, up to what is stored. */
-static void evaluate(mma *m, mma_point *at, LLVMValueRef sums, em_values *v) {
+/* The epilogue on e->lanes results of the matmul from at->x[rows, columns] on, up to what is stored. */
+static void evaluate(mma *m, mma_point *at, LLVMValueRef result, em_values *v) {
     const ir_kernel *k = m->k;
     em_values_init(v, mma_load_value, at);
-    v->at[m->matmul] = em_cast(m->e, sums, m->acc, k->inst[m->matmul].dtype);
+    v->at[m->matmul] = result;
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_K_STORE) em_value(m->e, v, k->inst[i].in[0]);
 }
@@ -76,7 +76,7 @@ static void store_values(mma *m, const mma_point *at, em_values *v) {
 static void store_results(mma *m, LLVMValueRef row, LLVMValueRef column, LLVMValueRef sums) {
     mma_point at = {m, {row, column, NULL}, m->dim[IR_GPU_COLUMNS]};
     em_values v;
-    evaluate(m, &at, sums, &v);
+    evaluate(m, &at, em_cast(m->e, sums, m->acc, m->k->inst[m->matmul].dtype), &v);
     store_values(m, &at, &v);
 }
 
@@ -126,49 +126,81 @@ void mma_emit_epilogue(mma *m) {
     em_endif(e, &parts);
 }
 
-/* ---- results of one warp: 16 rows, in slices of 64 columns ---- */
-enum { ROWS = 16, SLICE = 64, SLICE_LOG = 6, SLICE_BYTES = 4 * SLICE, AT_ONCE = 4 };
+/* ---- results of one warp: 16 rows, in slices whose lines are 256 bytes: 64 columns, or 128 that are rounded to halves
+ * before. Chunks of 8 columns are permuted as above: by the low bits of the line's number, 2 or 3. ---- */
+enum { ROWS = 16, LINE_LOG = 8, CHUNK_COLUMNS = 8, AT_ONCE = 4 };
 
-/* Lines are permuted as above. */
-static void stage_slice(mma *m, LLVMValueRef *acc, LLVMValueRef place) {
+typedef struct slice_form {
+    int bytes, columns, columns_log, chunk_log, n_permuted;
+} slice_form;
+
+static ir_dtype result_type(const mma *m) { return m->k->inst[m->matmul].dtype; }
+
+static slice_form slice_form_of(const mma *m) {
+    return ir_is_half(result_type(m)) ? (slice_form){2, 128, 7, 4, 8} : (slice_form){4, 64, 6, 5, 4};
+}
+
+static LLVMValueRef pair_of(mma *m, LLVMValueRef *acc) {
     emit *e = m->e;
-    LLVMValueRef line = em_lshr(e, m->lane, 2), x = mma_bits(m, line, 0, 2), at[4];
-    LLVMValueRef base = em_add(e, place, em_shl(e, line, SLICE_LOG + 2));
-    base = em_add(e, base, em_shl(e, mma_bits(m, m->lane, 0, 2), 3));
-    for (int j = 0; j < 4; j++) at[j] = mma_at(m, em_add(e, base, em_shl(e, em_xor(e, x, em_i32(e, j)), CHUNK_LOG)));
-    for (int j = 0; j < SLICE / 8; j++)
+    LLVMValueRef v = LLVMGetPoison(LLVMVectorType(m->t_acc, 2));
+    for (int c = 0; c < 2; c++) v = LLVMBuildInsertElement(e->b, v, acc[c], em_i32(e, c), "");
+    if (!ir_is_half(result_type(m))) return v;
+    e->lanes = 2;
+    v = em_half_bits(e, result_type(m), em_cast(e, v, m->acc, result_type(m)));
+    e->lanes = 1;
+    return v;
+}
+
+static void stage_slice(mma *m, const slice_form *f, LLVMValueRef *acc, LLVMValueRef place) {
+    emit *e = m->e;
+    const int log = __builtin_ctz((unsigned)f->n_permuted);
+    LLVMValueRef line = em_lshr(e, m->lane, 2), x = mma_bits(m, line, 0, log), at[8];
+    LLVMValueRef base = em_add(e, place, em_shl(e, line, LINE_LOG));
+    base = em_add(e, base, em_mul(e, mma_bits(m, m->lane, 0, 2), em_i32(e, 2 * f->bytes)));
+    for (int j = 0; j < f->n_permuted; j++)
+        at[j] = mma_at(m, em_add(e, base, em_shl(e, em_xor(e, x, em_i32(e, j)), f->chunk_log)));
+    for (int j = 0; j < f->columns / CHUNK_COLUMNS; j++)
         for (int half = 0; half < 2; half++) {
-            LLVMValueRef v = LLVMGetPoison(LLVMVectorType(m->t_acc, 2));
-            for (int c = 0; c < 2; c++)
-                v = LLVMBuildInsertElement(e->b, v, acc[4 * j + 2 * half + c], em_i32(e, c), "");
-            LLVMValueRef to = em_gep(e, at[j % 4], e->t_i8, mma_num(m, 8 * half * SLICE_BYTES + j / 4 * 4 * CHUNK));
-            LLVMSetAlignment(LLVMBuildStore(e->b, v, to), 8);
+            const int more = (8 * half << LINE_LOG) + (j / f->n_permuted * f->n_permuted << f->chunk_log);
+            LLVMValueRef to = em_gep(e, at[j % f->n_permuted], e->t_i8, mma_num(m, more));
+            LLVMSetAlignment(LLVMBuildStore(e->b, pair_of(m, &acc[4 * j + 2 * half]), to), 2 * (unsigned)f->bytes);
         }
 }
 
-/* Up to AT_ONCE vectors of a slice: where they are in the result, and which of them lie in it. */
+/* Up to AT_ONCE vectors of a slice: what they are and where in the result, and which of them lie in it. */
 typedef struct slice_part {
     int n, lanes;
     bool is_whole; /* all of it lies in the result */
-    LLVMValueRef row[AT_ONCE], column[AT_ONCE], sums[AT_ONCE], inside[AT_ONCE];
+    LLVMValueRef row[AT_ONCE], column[AT_ONCE], value[AT_ONCE], inside[AT_ONCE];
 } slice_part;
 
-/* The lane's vectors from number `first` on, at_m and at_n: where the slice is. Those of a lane lie one above the
- * other: a warp takes whole rows, or half of one. */
-static void read_slice(mma *m, LLVMValueRef place, LLVMValueRef first, LLVMValueRef at_m, LLVMValueRef at_n,
-                       slice_part *s) {
+static LLVMValueRef staged_in_slice(mma *m, const slice_form *f, LLVMValueRef byte, int lanes) {
     emit *e = m->e;
-    const int lanes = s->lanes, log = lanes == 1 ? 0 : 2;
-    LLVMTypeRef type = lanes == 1 ? m->t_acc : LLVMVectorType(m->t_acc, (unsigned)lanes);
-    LLVMValueRef row0 = em_lshr(e, first, SLICE_LOG - log), column = mma_bits(m, first, 0, SLICE_LOG - log);
+    const bool is_half = f->bytes == 2;
+    LLVMTypeRef one = is_half ? e->t_i16 : m->t_acc, type = lanes == 1 ? one : LLVMVectorType(one, (unsigned)lanes);
+    LLVMValueRef v = LLVMBuildLoad2(e->b, type, mma_at(m, byte), "");
+    LLVMSetAlignment(v, (unsigned)(f->bytes * lanes));
+    e->lanes = lanes;
+    v = is_half ? em_half_value(e, result_type(m), v) : em_cast(e, v, m->acc, result_type(m));
+    e->lanes = 1;
+    return v;
+}
+
+/* The lane's vectors from number `first` on, at_m and at_n: where the slice is. Those of a lane lie one above the
+ * other: a warp takes whole rows, or a part of one. */
+static void read_slice(mma *m, const slice_form *f, LLVMValueRef place, LLVMValueRef first, LLVMValueRef at_m,
+                       LLVMValueRef at_n, slice_part *s) {
+    emit *e = m->e;
+    const int log = s->lanes == 1 ? 0 : 2;
+    LLVMValueRef row0 = em_lshr(e, first, f->columns_log - log), column = mma_bits(m, first, 0, f->columns_log - log);
     column = em_shl(e, column, log);
     for (int u = 0; u < s->n; u++) {
-        LLVMValueRef row = mma_add(m, row0, u * IR_GPU_WARP * lanes / SLICE);
-        LLVMValueRef byte = em_xor(e, em_shl(e, column, 2), em_shl(e, mma_bits(m, row, 0, 2), CHUNK_LOG));
-        byte = em_add(e, em_add(e, place, em_shl(e, row, SLICE_LOG + 2)), byte);
-        s->sums[u] = LLVMBuildLoad2(e->b, type, mma_at(m, byte), "");
-        LLVMSetAlignment(s->sums[u], 4 * (unsigned)lanes);
-        s->row[u] = em_add(e, em_add(e, at_m, mma_i64(m, row0)), mma_num(m, u * IR_GPU_WARP * lanes / SLICE));
+        const int further = u * IR_GPU_WARP * s->lanes / f->columns;
+        LLVMValueRef row = mma_add(m, row0, further), x = em_and(e, row, em_i32(e, f->n_permuted - 1));
+        LLVMValueRef byte = em_xor(e, em_mul(e, column, em_i32(e, f->bytes)), em_shl(e, x, f->chunk_log));
+        byte = em_add(e, em_add(e, place, em_shl(e, row, LINE_LOG)), byte);
+        s->value[u] = staged_in_slice(m, f, byte, s->lanes);
+        s->row[u] = em_add(e, em_add(e, at_m, mma_i64(m, row0)), mma_num(m, further));
         s->column[u] = em_add(e, at_n, mma_i64(m, column));
         s->inside[u] = em_and(e, em_icmp(e, LLVMIntSLT, s->row[u], m->s.size[IR_GPU_ROWS]),
                               em_icmp(e, LLVMIntSLT, s->column[u], m->s.size[IR_GPU_COLUMNS]));
@@ -185,33 +217,25 @@ static void store_slice(mma *m, slice_part *s) {
     if (!s->is_whole) b = em_if(e, s->inside[0]);
     for (int u = 0; u < s->n; u++) {
         at[u] = (mma_point){m, {s->row[u], s->column[u], NULL}, m->dim[IR_GPU_COLUMNS]};
-        evaluate(m, &at[u], s->sums[u], &v[u]);
+        evaluate(m, &at[u], s->value[u], &v[u]);
     }
     for (int u = 0; u < s->n; u++) store_values(m, &at[u], &v[u]);
     if (!s->is_whole) em_endif(e, &b);
 }
 
-static void store_slice_of_part(mma *m, const slice_part *s) {
-    emit *e = m->e;
-    em_branch b = em_if(e, s->inside[0]);
-    LLVMValueRef to = scratch_at(m, m->part, m->batch, s->row[0], s->column[0]);
-    LLVMSetAlignment(LLVMBuildStore(e->b, s->sums[0], to), 4 * (unsigned)e->lanes);
-    em_endif(e, &b);
-}
+typedef enum slice_how { WHOLE, ON_THE_EDGE, BY_ELEMENT } slice_how;
 
-typedef enum slice_how { OF_PART, WHOLE, ON_THE_EDGE, BY_ELEMENT } slice_how;
-
-static void emit_slice(mma *m, LLVMValueRef place, LLVMValueRef at_m, LLVMValueRef at_n, slice_how how) {
+static void emit_slice(mma *m, const slice_form *f, LLVMValueRef place, LLVMValueRef at_m, LLVMValueRef at_n,
+                       slice_how how) {
     emit *e = m->e;
     const int lanes = how == BY_ELEMENT ? 1 : IR_GPU_VECTOR;
     slice_part s = {.n = how == WHOLE ? AT_ONCE : 1, .lanes = lanes, .is_whole = how == WHOLE};
     em_loop l =
-        em_for(e, mma_i64(m, m->lane), mma_num(m, ROWS * SLICE / lanes), mma_num(m, (int64_t)s.n * IR_GPU_WARP));
-    read_slice(m, place, mma_i32(m, l.i), at_m, at_n, &s);
+        em_for(e, mma_i64(m, m->lane), mma_num(m, ROWS * f->columns / lanes), mma_num(m, (int64_t)s.n * IR_GPU_WARP));
+    read_slice(m, f, place, mma_i32(m, l.i), at_m, at_n, &s);
     e->lanes = lanes;
     e->is_aligned = lanes > 1;
-    if (how == OF_PART) store_slice_of_part(m, &s);
-    else store_slice(m, &s);
+    store_slice(m, &s);
     e->is_aligned = false;
     e->lanes = 1;
     em_end(e, &l);
@@ -219,13 +243,13 @@ static void emit_slice(mma *m, LLVMValueRef place, LLVMValueRef at_m, LLVMValueR
 }
 
 /* Of acc, those of the slice whose number is known when the kernel runs. */
-static void stage_some_slice(mma *m, LLVMValueRef *acc, LLVMValueRef number, LLVMValueRef place) {
+static void stage_some_slice(mma *m, const slice_form *f, LLVMValueRef *acc, LLVMValueRef number, LLVMValueRef place) {
     enum { MOST = 4 };
     em_branch b[MOST];
-    const int n = m->t->columns / SLICE;
+    const int n = m->t->columns / f->columns;
     for (int i = 0; i < n; i++) {
         if (i < n - 1) b[i] = em_if(m->e, em_icmp(m->e, LLVMIntEQ, number, mma_num(m, i)));
-        stage_slice(m, acc + i * SLICE / 2, place);
+        stage_slice(m, f, acc + i * f->columns / 2, place);
         if (i < n - 1) em_else(m->e, &b[i]);
     }
     for (int i = n - 2; i >= 0; i--) em_endif(m->e, &b[i]);
@@ -238,29 +262,26 @@ static void sync_warp(emit *e) {
 
 void mma_emit_warp_results(mma *m, LLVMValueRef *acc, LLVMValueRef row, LLVMValueRef place) {
     emit *e = m->e;
+    const slice_form f = slice_form_of(m);
     LLVMValueRef at_m = em_add(e, m->m0, mma_i64(m, row)), end = em_sub(e, m->s.size[IR_GPU_COLUMNS], m->n0);
     end = em_min(e, end, mma_num(m, m->t->columns));
     end = em_select(e, em_icmp(e, LLVMIntSLT, at_m, m->s.size[IR_GPU_ROWS]), end, mma_num(m, 0));
-    LLVMValueRef slices = em_lshr(e, em_add(e, end, mma_num(m, SLICE - 1)), SLICE_LOG);
+    LLVMValueRef slices = em_lshr(e, em_add(e, end, mma_num(m, f.columns - 1)), f.columns_log);
     em_loop l = em_for(e, mma_num(m, 0), slices, mma_num(m, 1));
-    LLVMValueRef at_n = em_add(e, m->n0, em_shl(e, l.i, SLICE_LOG));
-    stage_some_slice(m, acc, l.i, place);
+    LLVMValueRef at_n = em_add(e, m->n0, em_shl(e, l.i, f.columns_log));
+    stage_some_slice(m, &f, acc, l.i, place);
     sync_warp(e);
-    em_branch parts = em_if(e, em_icmp(e, LLVMIntSGT, m->parts, mma_num(m, 1)));
-    emit_slice(m, place, at_m, at_n, OF_PART);
-    em_else(e, &parts);
     em_branch wide = em_if(e, can_store(m));
-    LLVMValueRef rows_end = em_add(e, at_m, mma_num(m, ROWS)), columns_end = em_add(e, at_n, mma_num(m, SLICE));
+    LLVMValueRef rows_end = em_add(e, at_m, mma_num(m, ROWS)), columns_end = em_add(e, at_n, mma_num(m, f.columns));
     em_branch whole = em_if(e, em_and(e, em_icmp(e, LLVMIntSLE, rows_end, m->s.size[IR_GPU_ROWS]),
                                       em_icmp(e, LLVMIntSLE, columns_end, m->s.size[IR_GPU_COLUMNS])));
-    emit_slice(m, place, at_m, at_n, WHOLE);
+    emit_slice(m, &f, place, at_m, at_n, WHOLE);
     em_else(e, &whole);
-    emit_slice(m, place, at_m, at_n, ON_THE_EDGE);
+    emit_slice(m, &f, place, at_m, at_n, ON_THE_EDGE);
     em_endif(e, &whole);
     em_else(e, &wide);
-    emit_slice(m, place, at_m, at_n, BY_ELEMENT);
+    emit_slice(m, &f, place, at_m, at_n, BY_ELEMENT);
     em_endif(e, &wide);
-    em_endif(e, &parts);
     sync_warp(e); /* before the next slice */
     em_end(e, &l);
     gpu_keep_loop(e, &l);

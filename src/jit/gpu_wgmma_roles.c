@@ -96,27 +96,23 @@ static void make_barriers(mma *m) {
 /* ---- tiles ---- */
 static em_loop begin_tiles(mma *m) {
     emit *e = m->e;
-    LLVMValueRef of_batch = em_mul(e, m->tiles, m->parts), all = em_mul(e, of_batch, m->s.size[IR_GPU_BATCHES]);
+    LLVMValueRef all = em_mul(e, m->tiles, m->s.size[IR_GPU_BATCHES]);
     return em_for(e, gpu_special(e, "ctaid.x"), all, gpu_special(e, "nctaid.x"));
 }
 
-/* Most calls have one batch and one part: no divisions then. */
+/* Most calls have one batch: no divisions of 64 bits then. */
 static void enter_tile(mma *m, LLVMValueRef number) {
     emit *e = m->e;
-    LLVMValueRef zero = mma_num(m, 0), value[3] = {number, zero, zero}; /* tile, part, batch */
     em_branch b = em_if(e, em_icmp(e, LLVMIntSGE, number, m->tiles));
-    LLVMValueRef rest = LLVMBuildUDiv(e->b, number, m->tiles, "");
-    LLVMValueRef then[3] = {em_sub(e, number, em_mul(e, rest, m->tiles)), LLVMBuildURem(e->b, rest, m->parts, ""),
-                            LLVMBuildUDiv(e->b, rest, m->parts, "")};
-    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
+    LLVMValueRef batch = LLVMBuildUDiv(e->b, number, m->tiles, ""),
+                 rest = em_sub(e, number, em_mul(e, batch, m->tiles));
+    LLVMBasicBlockRef from[2] = {LLVMGetInsertBlock(e->b), b.other};
     em_endif(e, &b);
-    for (int i = 0; i < 3; i++) {
-        LLVMValueRef phi = LLVMBuildPhi(e->b, e->t_i64, "");
-        LLVMAddIncoming(phi, (LLVMValueRef[]){then[i], value[i]}, (LLVMBasicBlockRef[]){from, b.other}, 2);
-        value[i] = phi;
-    }
-    mma_enter_batch(m, value[2]);
-    mma_enter_tile(m, value[1], value[0]);
+    LLVMValueRef batches = LLVMBuildPhi(e->b, e->t_i64, ""), tile = LLVMBuildPhi(e->b, e->t_i64, "");
+    LLVMAddIncoming(batches, (LLVMValueRef[]){batch, mma_num(m, 0)}, from, 2);
+    LLVMAddIncoming(tile, (LLVMValueRef[]){rest, number}, from, 2);
+    mma_enter_batch(m, batches);
+    mma_enter_tile(m, mma_num(m, 0), tile);
 }
 
 /* ---- who copies ---- */
@@ -222,8 +218,9 @@ static void set_registers(mma *m, const char *how, int n) {
 
 void mma_emit_roles(mma *m) {
     emit *e = m->e;
-    LLVMValueRef thread = m->thread, warp = m->warp;
+    LLVMValueRef thread = m->thread, warp = m->warp, parts = m->parts;
     m->n_threads = IR_GPU_MMA_COPIERS;
+    m->parts = mma_num(m, 1);
     mma_lay_out(m, true);
     mma_count_tiles(m);
     make_barriers(m);
@@ -238,4 +235,5 @@ void mma_emit_roles(mma *m) {
     em_endif(e, &b);
     m->thread = thread;
     m->warp = warp;
+    m->parts = parts;
 }
