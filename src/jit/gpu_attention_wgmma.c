@@ -29,7 +29,7 @@ enum {
 /* An operand in shared memory: columns of lines of 64 elements, 8 chunks of 16 bytes each, `column` lines apart. */
 typedef struct tile {
     int operand, inst, row_dim, column_dim, rows, columns, column, at, bytes; /* at, bytes: of a piece */
-    LLVMValueRef line, to, first, pass_step, has_columns, in_columns;
+    LLVMValueRef to, first, pass_step, end; /* end: rows that there are, less the line of the first pass */
 } tile;
 
 typedef struct group {
@@ -180,7 +180,7 @@ static int passes(const tile *t) { return t->rows * t->columns / 8 / copiers(t);
 static int pass_lines(const tile *t) { return copiers(t) / (t->columns / 8); }
 
 /* What copies of the operand are for this thread: it has chunk `thread % (columns / 8)` of lines. */
-static void begin_copies(group *g, tile *t, LLVMValueRef row0, LLVMValueRef column0) {
+static void begin_copies(group *g, tile *t, LLVMValueRef row0, LLVMValueRef column0, LLVMValueRef rows) {
     flash *f = g->f;
     emit *e = g->e;
     const int chunks = t->columns / 8, buffer = f->a.k->inst[t->inst].index;
@@ -190,7 +190,6 @@ static void begin_copies(group *g, tile *t, LLVMValueRef row0, LLVMValueRef colu
     /* a pass is a multiple of 8 lines, and a column one of passes */
     t->to = em_add(e, em_shl(e, line, 7), em_shl(e, swizzled, 4));
     t->to = em_add(e, t->to, em_mul(e, em_lshr(e, chunk, 3), em_i32(e, 128 * t->column)));
-    t->line = line;
     LLVMValueRef line64 = LLVMBuildZExt(e->b, line, e->t_i64, "");
     LLVMValueRef column = column0, *stride = e->stride[buffer];
     column = em_add(e, column, LLVMBuildZExt(e->b, em_shl(e, chunk, 3), e->t_i64, ""));
@@ -198,45 +197,28 @@ static void begin_copies(group *g, tile *t, LLVMValueRef row0, LLVMValueRef colu
     off = em_add(e, off, em_mul(e, em_add(e, row0, line64), stride[t->row_dim]));
     t->first = em_gep(e, e->base[buffer], e->t_i16, off);
     t->pass_step = em_mul(e, stride[t->row_dim], flash_num(f, pass_lines(t)));
-    t->in_columns = em_icmp(e, LLVMIntSLT, column, e->size[t->column_dim]);
-    t->has_columns = em_icmp(e, LLVMIntSLE, em_add(e, column0, flash_num(f, t->columns)), e->size[t->column_dim]);
+    LLVMValueRef in_columns = em_icmp(e, LLVMIntSLT, column, e->size[t->column_dim]);
+    t->end = em_select(e, in_columns, em_sub(e, rows, line), em_i32(e, INT32_MIN));
 }
 
-static void copy_passes(group *g, const tile *t, LLVMValueRef row, LLVMValueRef limit, LLVMValueRef from,
-                        LLVMValueRef to, bool is_whole) {
-    emit *e = g->e;
-    for (int i = 0; i < passes(t); i++) {
-        const int line = i * pass_lines(t), block = line / t->column;
-        LLVMValueRef in[3] = {em_gep(e, to, e->t_i8,
-                                     em_i64s(e, 128 * (block * t->column * (t->columns / LINE) + line % t->column))),
-                              from, NULL};
-        if (!is_whole) {
-            LLVMValueRef at = plus(g, em_add(e, row, t->line), line);
-            LLVMValueRef is_inside = em_and(e, t->in_columns, em_icmp(e, LLVMIntSLT, at, limit));
-            in[2] = em_select(e, is_inside, em_i32(e, 16), em_i32(e, 0));
-        }
-        gpu_call(e,
-                 is_whole ? "llvm.nvvm.cp.async.cg.shared.global.16" : "llvm.nvvm.cp.async.cg.shared.global.16.s",
-                 NULL, 0, in, is_whole ? 2 : 3);
-        from = em_gep(e, from, e->t_i16, t->pass_step);
-    }
-}
-
-/* Rows [row, row + rows) of an operand (i32, by the distance from some row), those from `limit` on as zeros, to a piece; from: where the thread's own are.
- * Lines of the next pass are `column` lines of all columns further once a column is full. */
-static void copy(group *g, const tile *t, LLVMValueRef row, LLVMValueRef limit, LLVMValueRef from, LLVMValueRef piece) {
+/* Rows [row, row + rows) of an operand (i32, by the distance from its first), those from its end on as zeros, to a piece;
+ * from: where the thread's own are. Lines of the next pass are all columns further once a column is full. */
+static void copy(group *g, const tile *t, LLVMValueRef row, LLVMValueRef from, LLVMValueRef piece) {
+    static const char text[] = "cp.async.cg.shared.global [$0], [$1], 16, $2;";
     flash *f = g->f;
     emit *e = g->e;
-    LLVMValueRef to = em_gep(e, f->shared, e->t_i8, plus(g, em_add(e, piece, t->to), t->at));
+    LLVMValueRef to = plus(g, em_add(e, em_add(e, g->base, piece), t->to), t->at);
     const bool is_part = copiers(t) < f->threads;
     em_branch some;
     if (is_part) some = em_if(e, em_icmp(e, LLVMIntSLT, f->thread, flash_num(f, copiers(t))));
-    em_branch whole =
-        em_if(e, em_and(e, t->has_columns, em_icmp(e, LLVMIntSLE, plus(g, row, t->rows), limit)));
-    copy_passes(g, t, row, limit, from, to, true);
-    em_else(e, &whole);
-    copy_passes(g, t, row, limit, from, to, false);
-    em_endif(e, &whole);
+    for (int i = 0; i < passes(t); i++) {
+        const int line = i * pass_lines(t), block = line / t->column,
+                  further = 128 * (block * t->column * (t->columns / LINE) + line % t->column);
+        LLVMValueRef is_outside = em_icmp(e, LLVMIntSGE, plus(g, row, line), t->end);
+        LLVMValueRef at = LLVMBuildPtrToInt(e->b, from, e->t_i64, "");
+        emit_asm(g, text, NULL, 0, false, (LLVMValueRef[]){plus(g, to, further), at, is_outside}, "rlb", 3);
+        if (i + 1 < passes(t)) from = em_gep(e, from, e->t_i16, t->pass_step);
+    }
     if (is_part) em_endif(e, &some);
 }
 
@@ -481,9 +463,10 @@ static void lay_out_all(group *g) {
     g->base = LLVMBuildPtrToInt(e->b, f->shared, e->t_i32, "");
     LLVMValueRef number = of_lane_0(g, em_lshr(e, i32(g, f->thread), 7));
     g->own_queries = em_add(e, g->base, em_mul(e, number, em_i32(e, 2 * QUERIES * f->group.head)));
-    begin_copies(g, &g->q, f->q0, zero);
-    begin_copies(g, &g->k, g->first, zero);
-    begin_copies(g, &g->v, g->first, f->n0);
+    LLVMValueRef queries = em_min(e, em_sub(e, a->n_queries, f->q0), flash_num(f, f->queries));
+    begin_copies(g, &g->q, f->q0, zero, i32(g, queries));
+    begin_copies(g, &g->k, g->first, zero, g->length);
+    begin_copies(g, &g->v, g->first, f->n0, g->length);
 }
 
 /* Where this thread's copies of the n-th block of rows begin. */
@@ -512,14 +495,13 @@ static LLVMValueRef key_at(group *g, LLVMValueRef j) {
 static void begin_keys(group *g) {
     flash *f = g->f;
     emit *e = g->e;
-    LLVMValueRef zero = em_i32(e, 0), next = em_i32(e, f->keys), queries = em_sub(e, f->a.n_queries, f->q0);
-    queries = i32(g, em_min(e, queries, em_i64s(e, f->queries)));
+    LLVMValueRef zero = em_i32(e, 0), next = em_i32(e, f->keys);
     gpu_barrier(e); /* what was in shared memory is not read any more */
-    copy(g, &g->q, zero, queries, g->q.first, zero);
-    copy(g, &g->k, zero, g->length, g->k.first, zero);
+    copy(g, &g->q, zero, g->q.first, zero);
+    copy(g, &g->k, zero, g->k.first, zero);
     commit_copies(g);
-    copy(g, &g->k, next, g->length, rows_at(g, &g->k, 1), em_i32(e, g->k.bytes));
-    copy(g, &g->v, zero, g->length, g->v.first, zero);
+    copy(g, &g->k, next, rows_at(g, &g->k, 1), em_i32(e, g->k.bytes));
+    copy(g, &g->v, zero, g->v.first, zero);
     commit_copies(g);
     if (f->a.mask >= 0) flash_stage_mask(f, g->first);
     meet(g, 1);
@@ -539,8 +521,8 @@ static void add_keys(group *g, LLVMValueRef j, state *now) {
     say(g, "wgmma.fence.sync.aligned;");
     begin_scores(g, other[0]);
     begin_results(g, now->part, now->piece[1]);
-    copy(g, &g->k, plus(g, next, f->keys), g->length, now->from[0], now->piece[0]);
-    copy(g, &g->v, next, g->length, now->from[1], other[1]);
+    copy(g, &g->k, plus(g, next, f->keys), now->from[0], now->piece[0]);
+    copy(g, &g->v, next, now->from[1], other[1]);
     commit_copies(g);
     if (f->a.mask >= 0) flash_stage_mask(f, key_at(g, next)); /* the one before was read in front of the barrier */
     wait_for_products(g, 1, g->score, g->n_scores);

@@ -158,6 +158,7 @@ typedef struct ptx_entry {
     int n_elements; /* of vectors */
     int n_regs;
     uint64_t shared_bytes, local_bytes, param_bytes;
+    int predicate[2]; /* registers [first, end) of the last .pred: an operand of cp.async is a predicate or a size */
     int max_threads, required[3]; /* .maxntid as a product, .reqntid; 0: not given */
 } ptx_entry;
 typedef struct ptx_module {

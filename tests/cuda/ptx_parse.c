@@ -321,6 +321,7 @@ static void read_inst(parser *p, char *word, int line, int guard, bool is_negate
 static void read_reg(parser *p) {
     const char *w = next(p);
     if (*w != '.' || find_type(w + 1) == PTX_NONE) fail(p, "'%s' is no type of a register", w);
+    const bool is_predicate = strcmp(w, ".pred") == 0;
     do {
         char name_of[WORD + 2];
         snprintf(name_of, sizeof name_of, "%s", next(p));
@@ -331,6 +332,7 @@ static void read_reg(parser *p) {
             strcat(name_of, "<");
         }
         PUSH(p, p->reg, p->n_regs_named, ((name){copy(p, name_of), first}));
+        if (is_predicate) p->e->predicate[0] = first, p->e->predicate[1] = first + count;
         p->e->n_regs += count;
     } while (take(p, ','));
     expect(p, ';');
