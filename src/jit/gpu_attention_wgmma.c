@@ -39,9 +39,10 @@ typedef struct group {
     tile q, k, v;
     LLVMValueRef base, own_queries;          /* i32: address of shared memory; of the group's queries in it */
     LLVMValueRef is_far, log2_scale, offset; /* scores * log2_scale are exponents of 2; added to all of them */
-    /* i32, of keys by their distance from the block's first: how many there are; those that all queries of the warp see
+    /* i32, of keys by their distance from the block's first: how many there are; and up to the last one that the group
+     * sees; those that all queries of the warp see
      * are [all_from, all_to); those that the thread's two do are [own_from, own_to), less 2 * x */
-    LLVMValueRef first, length, all_from, all_to, own_from[2], own_to[2];
+    LLVMValueRef first, length, own_length, all_from, all_to, own_from[2], own_to[2];
     LLVMValueRef score[MAX_ACC], result[MAX_ACC], reference[2], sum[2], factor[2], is_moved;
 } group;
 
@@ -179,6 +180,9 @@ static int copiers(const tile *t) { return t->operand ? 2 * IR_GPU_ATTENTION_THR
 static int passes(const tile *t) { return t->rows * t->columns / 8 / copiers(t); }
 static int pass_lines(const tile *t) { return copiers(t) / (t->columns / 8); }
 
+/* Has the piece all columns, and nothing else? */
+static bool is_whole(const group *g, const tile *t) { return g->f->a.k->dim[t->column_dim].size == t->columns; }
+
 /* What copies of the operand are for this thread: it has chunk `thread % (columns / 8)` of lines. */
 static void begin_copies(group *g, tile *t, LLVMValueRef row0, LLVMValueRef column0, LLVMValueRef rows) {
     flash *f = g->f;
@@ -196,18 +200,22 @@ static void begin_copies(group *g, tile *t, LLVMValueRef row0, LLVMValueRef colu
     LLVMValueRef off = em_add(e, f->a.batch_off[buffer], column);
     off = em_add(e, off, em_mul(e, em_add(e, row0, line64), stride[t->row_dim]));
     t->first = em_gep(e, e->base[buffer], e->t_i16, off);
-    t->pass_step = em_mul(e, stride[t->row_dim], flash_num(f, pass_lines(t)));
+    t->pass_step = em_mul(e, stride[t->row_dim], flash_num(f, 2 * pass_lines(t)));
+    t->end = em_sub(e, rows, line);
+    if (is_whole(g, t)) return;
     LLVMValueRef in_columns = em_icmp(e, LLVMIntSLT, column, e->size[t->column_dim]);
-    t->end = em_select(e, in_columns, em_sub(e, rows, line), em_i32(e, INT32_MIN));
+    t->end = em_select(e, in_columns, t->end, em_i32(e, INT32_MIN));
 }
 
 /* Rows [row, row + rows) of an operand (i32, by the distance from its first), those from its end on as zeros, to a piece;
- * from: where the thread's own are. Lines of the next pass are all columns further once a column is full. */
-static void copy(group *g, const tile *t, LLVMValueRef row, LLVMValueRef from, LLVMValueRef piece) {
+ * from: where the thread's own are; returns where they go on. Lines of the next pass are all columns further once a column
+ * is full. */
+static LLVMValueRef copy(group *g, const tile *t, LLVMValueRef row, LLVMValueRef from, LLVMValueRef piece) {
     static const char text[] = "cp.async.cg.shared.global [$0], [$1], 16, $2;";
     flash *f = g->f;
     emit *e = g->e;
     LLVMValueRef to = plus(g, em_add(e, em_add(e, g->base, piece), t->to), t->at);
+    LLVMValueRef was = from;
     const bool is_part = copiers(t) < f->threads;
     em_branch some;
     if (is_part) some = em_if(e, em_icmp(e, LLVMIntSLT, f->thread, flash_num(f, copiers(t))));
@@ -217,9 +225,16 @@ static void copy(group *g, const tile *t, LLVMValueRef row, LLVMValueRef from, L
         LLVMValueRef is_outside = em_icmp(e, LLVMIntSGE, plus(g, row, line), t->end);
         LLVMValueRef at = LLVMBuildPtrToInt(e->b, from, e->t_i64, "");
         emit_asm(g, text, NULL, 0, false, (LLVMValueRef[]){plus(g, to, further), at, is_outside}, "rlb", 3);
-        if (i + 1 < passes(t)) from = em_gep(e, from, e->t_i16, t->pass_step);
+        from = em_gep(e, from, e->t_i8, t->pass_step);
     }
-    if (is_part) em_endif(e, &some);
+    if (is_part) {
+        LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
+        em_endif(e, &some);
+        LLVMValueRef phi = LLVMBuildPhi(e->b, LLVMTypeOf(from), "");
+        LLVMAddIncoming(phi, (LLVMValueRef[]){from, was}, (LLVMBasicBlockRef[]){then, some.other}, 2);
+        from = phi;
+    }
+    return from;
 }
 
 static void commit_copies(group *g) { gpu_call(g->e, "llvm.nvvm.cp.async.commit.group", NULL, 0, NULL, 0); }
@@ -437,7 +452,12 @@ static void find_bounds(group *g, LLVMValueRef from, LLVMValueRef to) {
     LLVMValueRef warp = LLVMBuildUDiv(e->b, f->thread, flash_num(f, IR_GPU_WARP), ""), one = flash_num(f, 1);
     LLVMValueRef query = em_add(e, f->q0, em_mul(e, warp, flash_num(f, 16))), end = to, x = i32(g, f->x);
     g->first = from;
-    g->length = of_lane_0(g, distance(g, to));
+    g->length = g->own_length = distance(g, to);
+    if (a->high >= 0) {
+        LLVMValueRef group_end = em_add(e, f->q0, em_and(e, em_lshr(e, f->thread, 1), flash_num(f, -QUERIES)));
+        group_end = em_add(e, em_add(e, group_end, flash_num(f, QUERIES)), f->high);
+        g->own_length = of_lane_0(g, distance(g, em_min(e, to, group_end)));
+    }
     if (a->high >= 0) end = em_min(e, to, em_add(e, em_add(e, query, f->high), one));
     g->all_to = distance(g, end);
     if (a->low >= 0) g->all_from = distance(g, em_add(e, em_add(e, query, flash_num(f, 15)), f->low));
@@ -450,6 +470,9 @@ static void find_bounds(group *g, LLVMValueRef from, LLVMValueRef to) {
         if (a->low >= 0) g->own_from[r] = em_sub(e, distance(g, em_add(e, query, f->low)), x);
     }
 }
+
+/* Keeps ptxas from computing a value again where it is used. */
+static void pin(group *g, LLVMValueRef *v) { *v = gpu_shuffle(g->e, *v, 0); }
 
 static void lay_out_all(group *g) {
     flash *f = g->f;
@@ -466,14 +489,11 @@ static void lay_out_all(group *g) {
     LLVMValueRef queries = em_min(e, em_sub(e, a->n_queries, f->q0), flash_num(f, f->queries));
     begin_copies(g, &g->q, f->q0, zero, i32(g, queries));
     begin_copies(g, &g->k, g->first, zero, g->length);
-    begin_copies(g, &g->v, g->first, f->n0, g->length);
-}
-
-/* Where this thread's copies of the n-th block of rows begin. */
-static LLVMValueRef rows_at(group *g, const tile *t, int n) {
-    emit *e = g->e;
-    LLVMValueRef step = e->stride[g->f->a.k->inst[t->inst].index][t->row_dim];
-    return em_gep(e, t->first, e->t_i16, em_mul(e, step, em_i64s(e, n * t->rows)));
+    begin_copies(g, &g->v, g->first, a->k->dim[a->at.n].size <= f->width ? zero : f->n0, g->length);
+    pin(g, &g->k.to), pin(g, &g->k.end);
+    if (g->k.columns == g->v.columns && is_whole(g, &g->k) && is_whole(g, &g->v)) {
+        g->v.to = g->k.to, g->v.end = g->k.end;
+    } else pin(g, &g->v.to), pin(g, &g->v.end);
 }
 
 /* What goes round the loop over blocks of keys. piece: bytes of the keys' and the values' that these are in. */
@@ -492,16 +512,16 @@ static LLVMValueRef key_at(group *g, LLVMValueRef j) {
     return em_add(g->e, g->first, LLVMBuildSExt(g->e->b, j, g->e->t_i64, ""));
 }
 
-static void begin_keys(group *g) {
+static void begin_keys(group *g, LLVMValueRef from[2]) {
     flash *f = g->f;
     emit *e = g->e;
     LLVMValueRef zero = em_i32(e, 0), next = em_i32(e, f->keys);
     gpu_barrier(e); /* what was in shared memory is not read any more */
-    copy(g, &g->q, zero, g->q.first, zero);
-    copy(g, &g->k, zero, g->k.first, zero);
+    (void)copy(g, &g->q, zero, g->q.first, zero);
+    from[0] = copy(g, &g->k, zero, g->k.first, zero);
     commit_copies(g);
-    copy(g, &g->k, next, rows_at(g, &g->k, 1), em_i32(e, g->k.bytes));
-    copy(g, &g->v, zero, g->v.first, zero);
+    from[0] = copy(g, &g->k, next, from[0], em_i32(e, g->k.bytes));
+    from[1] = copy(g, &g->v, zero, g->v.first, zero);
     commit_copies(g);
     if (f->a.mask >= 0) flash_stage_mask(f, g->first);
     meet(g, 1);
@@ -511,25 +531,34 @@ static void begin_keys(group *g) {
     weigh(g, zero);
 }
 
+static LLVMValueRef other_piece(group *g, int i, const state *s) {
+    return em_sub(g->e, em_i32(g->e, i ? g->v.bytes : g->k.bytes), s->piece[i]);
+}
+
+/* Behind the barrier of the block from j on: copies of the keys after the next, and of the next values. */
+static void copy_next(group *g, LLVMValueRef j, state *now) {
+    const int keys = g->f->keys;
+    LLVMValueRef other[2] = {other_piece(g, 0, now), other_piece(g, 1, now)};
+    now->from[0] = copy(g, &g->k, plus(g, j, 2 * keys), now->from[0], now->piece[0]);
+    now->from[1] = copy(g, &g->v, plus(g, j, keys), now->from[1], other[1]);
+    commit_copies(g);
+    memcpy(now->piece, other, sizeof other);
+}
+
 /* Results of keys [j, j + keys), and weights of the next. */
 static void add_keys(group *g, LLVMValueRef j, state *now) {
     flash *f = g->f;
-    emit *e = g->e;
-    LLVMValueRef next = plus(g, j, f->keys), other[2];
-    for (int i = 0; i < 2; i++) other[i] = em_sub(e, em_i32(e, i ? g->v.bytes : g->k.bytes), now->piece[i]);
+    LLVMValueRef next = plus(g, j, f->keys);
     meet(g, 0);
     say(g, "wgmma.fence.sync.aligned;");
-    begin_scores(g, other[0]);
+    begin_scores(g, other_piece(g, 0, now));
     begin_results(g, now->part, now->piece[1]);
-    copy(g, &g->k, plus(g, next, f->keys), now->from[0], now->piece[0]);
-    copy(g, &g->v, next, now->from[1], other[1]);
-    commit_copies(g);
+    copy_next(g, j, now);
     if (f->a.mask >= 0) flash_stage_mask(f, key_at(g, next)); /* the one before was read in front of the barrier */
     wait_for_products(g, 1, g->score, g->n_scores);
     weigh(g, next);
     multiply_results(g);
     split(g, now->part);
-    memcpy(now->piece, other, sizeof other);
 }
 
 static void enter_loop(group *g, em_loop *l, state *phi) {
@@ -546,12 +575,6 @@ static void enter_loop(group *g, em_loop *l, state *phi) {
     }
 }
 
-static LLVMValueRef next_rows(group *g, const tile *t, LLVMValueRef from) {
-    emit *e = g->e;
-    LLVMValueRef step = e->stride[g->f->a.k->inst[t->inst].index][t->row_dim];
-    return em_gep(e, from, e->t_i16, em_mul(e, step, em_i64s(e, t->rows)));
-}
-
 static void leave_body(group *g, const state *phi, const state *now) {
     emit *e = g->e;
     for (int i = 0; i < g->n_results; i++) em_loop_next(e, phi->result[i], g->result[i]);
@@ -560,13 +583,13 @@ static void leave_body(group *g, const state *phi, const state *now) {
     for (int r = 0; r < 2; r++) {
         em_loop_next(e, phi->reference[r], g->reference[r]);
         em_loop_next(e, phi->sum[r], g->sum[r]);
-        em_loop_next(e, phi->from[r], next_rows(g, r ? &g->v : &g->k, now->from[r]));
+        em_loop_next(e, phi->from[r], now->from[r]);
         em_loop_next(e, phi->piece[r], now->piece[r]);
     }
 }
 
 /* As em_for, of 32 bits. */
-static em_loop begin_loop(group *g, LLVMValueRef end, int step) {
+static em_loop begin_loop(group *g, LLVMValueRef from, LLVMValueRef end, int step) {
     emit *e = g->e;
     em_loop l = {.head = em_block(e, "head"),
                  .body = em_block(e, "body"),
@@ -574,33 +597,48 @@ static em_loop begin_loop(group *g, LLVMValueRef end, int step) {
                  .step = em_i32(e, step),
                  .number = ++e->n_loops};
     LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b);
-    LLVMValueRef zero = em_i32(e, 0);
     LLVMBuildBr(e->b, l.head);
     LLVMPositionBuilderAtEnd(e->b, l.head);
     l.i = LLVMBuildPhi(e->b, e->t_i32, "i");
-    LLVMAddIncoming(l.i, &zero, &before, 1);
+    LLVMAddIncoming(l.i, &from, &before, 1);
     LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, l.i, end), l.body, l.done);
     LLVMPositionBuilderAtEnd(e->b, l.body);
     return l;
 }
 
 /* The last block's products, which nothing runs beside; results to where they are finished. */
-static void end_keys(group *g, const state *s) {
+static void end_keys(group *g, LLVMValueRef j, state *s) {
     flash *f = g->f;
     emit *e = g->e;
     const int of_row = g->n_results / 2;
-    LLVMValueRef nothing = em_i32(e, 0);
     memcpy(g->result, s->result, sizeof s->result);
     meet(g, 0);
     say(g, "wgmma.fence.sync.aligned;");
-    begin_results(g, (LLVMValueRef(*)[MAX_ACC / 2])s->part, s->piece[1]);
+    begin_results(g, s->part, s->piece[1]);
+    copy_next(g, j, s);
     wait_for_products(g, 0, g->result, g->n_results);
-    gpu_call(e, "llvm.nvvm.cp.async.wait.group", NULL, 0, &nothing, 1);
     for (int i = 0; i < g->n_results; i++) f->result[row_of(i) * of_row + 2 * (i / 4) + i % 2] = g->result[i];
     for (int r = 0; r < 2; r++) {
         f->largest[r] = em_fmul(e, em_fsub(e, g->offset, s->reference[r]), em_f32(e, 0x1.62e43p-1));
         f->sum[r] = s->sum[r];
     }
+}
+
+/* A group whose queries see no key from j on copies them for the others. */
+static void copy_rest(group *g, LLVMValueRef j, state *s) {
+    emit *e = g->e;
+    LLVMValueRef from[2], piece[2], nothing = em_i32(e, 0);
+    em_loop l = begin_loop(g, j, g->length, g->f->keys);
+    for (int i = 0; i < 2; i++) {
+        s->from[i] = from[i] = em_loop_phi(e, &l, s->from[i]);
+        s->piece[i] = piece[i] = em_loop_phi(e, &l, s->piece[i]);
+    }
+    meet(g, 0);
+    copy_next(g, l.i, s);
+    for (int i = 0; i < 2; i++) em_loop_next(e, from[i], s->from[i]), em_loop_next(e, piece[i], s->piece[i]);
+    em_end(e, &l);
+    gpu_keep_loop(e, &l);
+    gpu_call(e, "llvm.nvvm.cp.async.wait.group", NULL, 0, &nothing, 1);
 }
 
 void flash_group_keys(flash *f, LLVMValueRef from, LLVMValueRef to) {
@@ -615,16 +653,16 @@ void flash_group_keys(flash *f, LLVMValueRef from, LLVMValueRef to) {
     find_bounds(g, from, to);
     lay_out_all(g);
     for (int r = 0; r < 2; r++) g->reference[r] = em_f32(e, __builtin_inf()), g->sum[r] = em_f32(e, 0);
-    begin_keys(g);
+    begin_keys(g, phi->from);
     split(g, phi->part);
-    phi->from[0] = rows_at(g, &g->k, 2);
-    phi->from[1] = rows_at(g, &g->v, 1);
-    em_loop l = begin_loop(g, plus(g, g->length, -f->keys), f->keys);
+    em_loop l = begin_loop(g, em_i32(e, 0), plus(g, g->own_length, -f->keys), f->keys);
     enter_loop(g, &l, phi);
     now = *phi;
     add_keys(g, l.i, &now);
     leave_body(g, phi, &now);
     em_end(e, &l);
     gpu_keep_loop(e, &l);
-    end_keys(g, phi);
+    now = *phi;
+    end_keys(g, l.i, &now);
+    copy_rest(g, plus(g, l.i, f->keys), &now);
 }
