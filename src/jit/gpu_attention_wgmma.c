@@ -29,6 +29,7 @@ enum {
 /* An operand in shared memory: columns of lines of 64 elements, 8 chunks of 16 bytes each, `column` lines apart. */
 typedef struct tile {
     int operand, inst, row_dim, column_dim, rows, columns, column, at, bytes; /* at, bytes: of a piece */
+    int copiers; /* threads, a power of two */
     LLVMValueRef to, first, pass_step, end; /* end: rows that there are, less the line of the first pass */
 } tile;
 
@@ -161,8 +162,9 @@ LLVMValueRef flash_can_group(flash *f) {
     return em_icmp(e, LLVMIntEQ, em_and(e, bits, flash_num(f, 7)), flash_num(f, 0));
 }
 
-static void lay_out(tile *t, int operand, int inst, int row_dim, int column_dim, int rows, int columns, int column,
-                    int *at, int pieces) {
+static void lay_out(group *g, tile *t, int operand, int inst, int row_dim, int column_dim, int rows, int columns,
+                    int column, int *at, int pieces) {
+    const bool is_two = operand && g->f->group.groups > 1;
     *t = (tile){.operand = operand,
                 .inst = inst,
                 .row_dim = row_dim,
@@ -171,14 +173,14 @@ static void lay_out(tile *t, int operand, int inst, int row_dim, int column_dim,
                 .columns = columns,
                 .column = column,
                 .at = *at,
-                .bytes = 2 * rows * columns};
+                .bytes = 2 * rows * columns,
+                .copiers = (1 + is_two) * IR_GPU_ATTENTION_THREADS};
     *at += pieces * t->bytes;
 }
 
-/* Threads that copy; lines of 128 bytes are as many for a pass of them. */
-static int copiers(const tile *t) { return t->operand ? 2 * IR_GPU_ATTENTION_THREADS : IR_GPU_ATTENTION_THREADS; }
-static int passes(const tile *t) { return t->rows * t->columns / 8 / copiers(t); }
-static int pass_lines(const tile *t) { return copiers(t) / (t->columns / 8); }
+/* Copies of all copiers are a pass. */
+static int passes(const tile *t) { return t->rows * t->columns / 8 / t->copiers; }
+static int pass_lines(const tile *t) { return t->copiers / (t->columns / 8); }
 
 /* Has the piece all columns, and nothing else? */
 static bool is_whole(const group *g, const tile *t) { return g->f->a.k->dim[t->column_dim].size == t->columns; }
@@ -216,9 +218,9 @@ static LLVMValueRef copy(group *g, const tile *t, LLVMValueRef row, LLVMValueRef
     emit *e = g->e;
     LLVMValueRef to = plus(g, em_add(e, em_add(e, g->base, piece), t->to), t->at);
     LLVMValueRef was = from;
-    const bool is_part = copiers(t) < f->threads;
+    const bool is_part = t->copiers < f->threads;
     em_branch some;
-    if (is_part) some = em_if(e, em_icmp(e, LLVMIntSLT, f->thread, flash_num(f, copiers(t))));
+    if (is_part) some = em_if(e, em_icmp(e, LLVMIntSLT, f->thread, flash_num(f, t->copiers)));
     for (int i = 0; i < passes(t); i++) {
         const int line = i * pass_lines(t), block = line / t->column,
                   further = 128 * (block * t->column * (t->columns / LINE) + line % t->column);
@@ -480,9 +482,9 @@ static void lay_out_all(group *g) {
     attention *a = &f->a;
     int at = 0;
     LLVMValueRef zero = flash_num(f, 0);
-    lay_out(&g->q, 0, a->q, a->at.m, a->at.k, f->queries, f->group.head, QUERIES, &at, 1);
-    lay_out(&g->k, 1, a->keys, a->at.j, a->at.k, f->keys, f->group.head, f->keys, &at, 2);
-    lay_out(&g->v, 2, a->v, a->at.j, a->at.n, f->keys, f->width, f->keys, &at, 2);
+    lay_out(g, &g->q, 0, a->q, a->at.m, a->at.k, f->queries, f->group.head, QUERIES, &at, 1);
+    lay_out(g, &g->k, 1, a->keys, a->at.j, a->at.k, f->keys, f->group.head, f->keys, &at, 2);
+    lay_out(g, &g->v, 2, a->v, a->at.j, a->at.n, f->keys, f->width, f->keys, &at, 2);
     g->base = LLVMBuildPtrToInt(e->b, f->shared, e->t_i32, "");
     LLVMValueRef number = of_lane_0(g, em_lshr(e, i32(g, f->thread), 7));
     g->own_queries = em_add(e, g->base, em_mul(e, number, em_i32(e, 2 * QUERIES * f->group.head)));
