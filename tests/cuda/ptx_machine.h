@@ -44,6 +44,8 @@ typedef struct in_flight {
     uint64_t sum; /* of what it read */
     int group;
     const ptx_inst *inst;
+    float d[16][PTX_WGMMA_COLUMNS]; /* what the accumulators become */
+    bool is_last;                   /* of the products with these accumulators */
 } in_flight;
 
 typedef struct warp {

@@ -170,8 +170,37 @@ static void read_fragment(const run *r, const warp *w, const ptx_operand *o, uin
         }
 }
 
+/* The product in flight with these accumulators, or NULL. */
+static in_flight *last_with(warp *w, const run *r, const ptx_inst *i) {
+    for (int k = w->n_products - 1; k >= 0; k--)
+        if (element(r, &w->product[k].inst->in[0], 0)->reg == element(r, &i->in[0], 0)->reg) return &w->product[k];
+    return NULL;
+}
+
+/* Accumulator k of a lane. */
+static float *accumulator(float d[16][PTX_WGMMA_COLUMNS], int lane, int k) {
+    return &d[lane / 4 + 8 * (k >> 1 & 1)][k / 4 * 8 + 2 * (lane % 4) + (k & 1)];
+}
+
+/* Until the product is waited for, who reads its registers gets NaNs. */
+static void set_accumulators(const run *r, warp *w, const in_flight *f, bool is_there) {
+    for (int lane = 0; lane < LANES; lane++)
+        for (int k = 0; k < f->product.columns / 2; k++)
+            set(w, lane, element(r, &f->inst->in[0], k),
+                is_there ? ptx_from_double(PTX_F32, (double)*accumulator((float(*)[PTX_WGMMA_COLUMNS])f->d, lane, k))
+                         : 0x7fffdead);
+}
+
+static in_flight *new_product(run *r, warp *w) {
+    if (!(w->n_products & (w->n_products - 1))) {
+        in_flight *more = realloc(w->product, (size_t)(w->n_products ? 2 * w->n_products : 1) * sizeof *more);
+        if (!more) ptx_fail(r, -1, "out of memory");
+        w->product = more;
+    }
+    return &w->product[w->n_products++];
+}
+
 static void multiply_group(run *r, warp *w, const ptx_inst *i) {
-    static float d[16][PTX_WGMMA_COLUMNS];
     int columns = has(i, PTX_M(M64N256K16))   ? 256
                   : has(i, PTX_M(M64N128K16)) ? 128
                   : has(i, PTX_M(M64N64K16))  ? 64
@@ -182,43 +211,50 @@ static void multiply_group(run *r, warp *w, const ptx_inst *i) {
         ptx_fail(r, -1, "wgmma of a shape or type that is not known");
     if (!w->has_fence) ptx_fail(r, -1, "wgmma.mma_async without wgmma.fence");
     bool adds = value(r, w, 0, &i->in[3]) & 1;
-    ptx_product p = {.type = i->from,
-                     .columns = columns,
-                     .warp = w->number % 4,
-                     .is_turned = {!has_a && i->in[6].value != 0, i->in[7 - has_a].value != 0},
-                     .descriptor = {has_a ? 0 : value(r, w, 0, &i->in[1]), value(r, w, 0, &i->in[2])},
-                     .has_a = has_a};
-    if (has_a) read_fragment(r, w, &i->in[1], p.a);
+    in_flight *f = new_product(r, w), *before;
+    w->n_products--;
+    before = last_with(w, r, i);
+    w->n_products++;
+    *f = (in_flight){.product = {.type = i->from,
+                                 .columns = columns,
+                                 .warp = w->number % 4,
+                                 .is_turned = {!has_a && i->in[6].value != 0, i->in[7 - has_a].value != 0},
+                                 .descriptor = {has_a ? 0 : value(r, w, 0, &i->in[1]), value(r, w, 0, &i->in[2])},
+                                 .has_a = has_a},
+                     .group = w->product_group,
+                     .inst = i,
+                     .is_last = true};
+    if (has_a) read_fragment(r, w, &i->in[1], f->product.a);
     for (int lane = 0; lane < LANES; lane++)
         for (int k = 0; k < columns / 2; k++)
-            d[lane / 4 + 8 * (k >> 1 & 1)][k / 4 * 8 + 2 * (lane % 4) + (k & 1)] =
-                adds ? (float)ptx_to_double(PTX_F32, value(r, w, lane, element(r, &i->in[0], k))) : 0;
-    uint64_t sum = read_product(r, w, &p, d);
-    for (int lane = 0; lane < LANES; lane++)
-        for (int k = 0; k < columns / 2; k++)
-            set(w, lane, element(r, &i->in[0], k),
-                ptx_from_double(PTX_F32, d[lane / 4 + 8 * (k >> 1 & 1)][k / 4 * 8 + 2 * (lane % 4) + (k & 1)]));
-    if (!(w->n_products & (w->n_products - 1))) {
-        in_flight *more = realloc(w->product, (size_t)(w->n_products ? 2 * w->n_products : 1) * sizeof *more);
-        if (!more) ptx_fail(r, -1, "out of memory");
-        w->product = more;
-    }
-    w->product[w->n_products++] = (in_flight){p, sum, w->product_group, i};
+            *accumulator(f->d, lane, k) =
+                !adds    ? 0
+                : before ? *accumulator(before->d, lane, k)
+                         : (float)ptx_to_double(PTX_F32, value(r, w, lane, element(r, &i->in[0], k)));
+    if (before) before->is_last = false;
+    f->sum = read_product(r, w, &f->product, f->d);
+    set_accumulators(r, w, f, false);
 }
 
 /* The products of all but the last `keep` groups are done: until now nobody may have written what they read. */
 static void finish_products(run *r, warp *w, int keep) {
     int left = 0;
     for (int k = 0; k < w->n_products; k++) {
-        in_flight f = w->product[k];
-        if (f.group > w->product_group - 1 - keep) w->product[left++] = f;
-        else if (read_product(r, w, &f.product, NULL) != f.sum)
-            ptx_fail(r, -1, "shared memory was written while a product still read it");
-        if (!f.product.has_a) continue;
+        const in_flight *f = &w->product[k];
         uint16_t a[16][16];
-        read_fragment(r, w, &f.inst->in[1], a);
-        if (memcmp(a, f.product.a, sizeof a) != 0)
-            ptx_fail(r, -1, "a register was written while a product still read it");
+        if (f->group > w->product_group - 1 - keep) {
+            if (left != k) w->product[left] = *f;
+            left++;
+            continue;
+        }
+        if (read_product(r, w, &f->product, NULL) != f->sum)
+            ptx_fail(r, -1, "shared memory was written while a product still read it");
+        if (f->product.has_a) {
+            read_fragment(r, w, &f->inst->in[1], a);
+            if (memcmp(a, f->product.a, sizeof a) != 0)
+                ptx_fail(r, -1, "a register was written while a product still read it");
+        }
+        if (f->is_last) set_accumulators(r, w, f, true);
     }
     w->n_products = left;
     w->has_fence = false;
