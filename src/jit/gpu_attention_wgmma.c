@@ -537,13 +537,14 @@ static LLVMValueRef other_piece(group *g, int i, const state *s) {
     return em_sub(g->e, em_i32(g->e, i ? g->v.bytes : g->k.bytes), s->piece[i]);
 }
 
-/* Behind the barrier of the block from j on: copies of the keys after the next, and of the next values. */
-static void copy_next(group *g, LLVMValueRef j, state *now) {
+/* Behind the barrier of the block from j on: copies of the keys after the next, and of the next values, where these can
+ * be `ahead` blocks that a group sees. */
+static void copy_next(group *g, LLVMValueRef j, int ahead, state *now) {
     const int keys = g->f->keys;
     LLVMValueRef other[2] = {other_piece(g, 0, now), other_piece(g, 1, now)};
-    now->from[0] = copy(g, &g->k, plus(g, j, 2 * keys), now->from[0], now->piece[0]);
-    now->from[1] = copy(g, &g->v, plus(g, j, keys), now->from[1], other[1]);
-    commit_copies(g);
+    if (ahead > 1) now->from[0] = copy(g, &g->k, plus(g, j, 2 * keys), now->from[0], now->piece[0]);
+    if (ahead > 0) now->from[1] = copy(g, &g->v, plus(g, j, keys), now->from[1], other[1]);
+    if (ahead > 0) commit_copies(g);
     memcpy(now->piece, other, sizeof other);
 }
 
@@ -555,7 +556,7 @@ static void add_keys(group *g, LLVMValueRef j, state *now) {
     say(g, "wgmma.fence.sync.aligned;");
     begin_scores(g, other_piece(g, 0, now));
     begin_results(g, now->part, now->piece[1]);
-    copy_next(g, j, now);
+    copy_next(g, j, 2, now);
     if (f->a.mask >= 0) flash_stage_mask(f, key_at(g, next)); /* the one before was read in front of the barrier */
     wait_for_products(g, 1, g->score, g->n_scores);
     weigh(g, next);
@@ -617,7 +618,7 @@ static void end_keys(group *g, LLVMValueRef j, state *s) {
     meet(g, 0);
     say(g, "wgmma.fence.sync.aligned;");
     begin_results(g, s->part, s->piece[1]);
-    copy_next(g, j, s);
+    copy_next(g, j, f->group.groups - 1, s); /* the last group sees so many more blocks, at most */
     wait_for_products(g, 0, g->result, g->n_results);
     for (int i = 0; i < g->n_results; i++) f->result[row_of(i) * of_row + 2 * (i / 4) + i % 2] = g->result[i];
     for (int r = 0; r < 2; r++) {
@@ -636,7 +637,7 @@ static void copy_rest(group *g, LLVMValueRef j, state *s) {
         s->piece[i] = piece[i] = em_loop_phi(e, &l, s->piece[i]);
     }
     meet(g, 0);
-    copy_next(g, l.i, s);
+    copy_next(g, l.i, g->f->group.groups - 2, s);
     for (int i = 0; i < 2; i++) em_loop_next(e, from[i], s->from[i]), em_loop_next(e, piece[i], s->piece[i]);
     em_end(e, &l);
     gpu_keep_loop(e, &l);

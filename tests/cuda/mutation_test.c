@@ -176,6 +176,14 @@ static const struct {
       {1, 300, 64, 16},
       {1, 121, 36, 11},
       {1, 121, 35, 11}}},
+    {"attention, wgmma",
+     "func @f(%q: bf16[A, D, 64], %k: bf16[A, B, 64], %v: bf16[A, B, 64]) -> bf16[A, D, 64] { %y = attention(%q, %k, "
+     "%v, causal=true, causal_offset=100) return %y }",
+     FUSOR_BF16,
+     FUSOR_BF16,
+     {"ADC", "ABC", "ABC"},
+     "ADC",
+     {{1, 300, 64, 200}, {2, 130, 64, 30}, {1, 640, 64, 40}, {1, 40, 64, 12}, {1, 121, 64, 11}, {1, 2100, 64, 5}}},
 };
 enum { N_PROGRAMS = sizeof programs / sizeof *programs, MAX_TEXT = 1 << 20, MAX_LINES = 1 << 15 };
 
@@ -211,7 +219,8 @@ static float find_me(uint64_t i, int64_t columns, float v) {
 
 static void prepare(int p, const int64_t *size) {
     size_t bytes;
-    const ir_level level = strcmp(programs[p].kind, ROLES) ? IR_LEVEL_SM80 : IR_LEVEL_SM90A;
+    const bool has_wgmma = !strcmp(programs[p].kind, ROLES) || strstr(programs[p].kind, "wgmma");
+    const ir_level level = has_wgmma ? IR_LEVEL_SM90A : IR_LEVEL_SM80;
     sample *s = &samples[n_samples++];
     s->tile = strncmp(programs[p].kind, "contract", 8) == 0 ? (int)size[3] - 1 : -1;
     s->exec = build(&error, cache, programs[p].text, (setup){.level = level, .n_threads = 1, .launch = gpu_launch});
