@@ -179,6 +179,10 @@ def erfcx_scaled(a):                            # erfc(a) * exp(a * a)
     return erfc(a) * exp(a * a)
 
 
+def normal_tail(a):
+    return erfc(a / sqrt(mpf(2))) / 2
+
+
 def mills(a):                                   # upper tail of the normal distribution, times exp(a * a / 2)
     return erfc(a / sqrt(mpf(2))) / 2 * exp(a * a / 2)
 
@@ -214,6 +218,8 @@ TABLES = {
     "gelu_p": lambda k: fit(k, lambda s: mills(from_t(s + mpf("0.5"), mpf("0.5"))) / (s + mpf("0.5")),
                             1 / (1 + mpf("14.6") / 2) - mpf("0.5"), "0.5", 12,
                             lambda s: mills(from_t(s + mpf("0.5"), mpf("0.5"))) / (s + mpf("0.5"))),
+    "gelu_log": lambda k: fit(k, lambda a: log(normal_tail(a)) / LN2, "0", "13.2", 13,
+                              lambda a: min(mpf(2) ** 11, max(1, 1 / (a * normal_tail(a)))), points=160),
     "exp2_d": lambda k: fit(k, lambda x: mpf(2) ** x - 1, "-0.5", "0.5", 8, lambda x: mpf(2) ** x, 1, bits=53),
     "log_d": lambda k: fit(k, lambda x: log1p(x) - x, "-0.25", "0.5", 14, log1p, 2, bits=53),
     "sin_d": lambda k: fit(k, lambda x: sin(x) - x, "0", Q, 4, sin, 3, 2, bits=53),

@@ -2,6 +2,7 @@
 /* emit.c: types, constants, instructions and control flow of the emit context. Memory is in emit_memory.c, operators in
  * lower_ew.c and lower_cast.c. Everything here is one LLVM instruction or a few; nothing can become a library call. */
 #include "jit/emit.h"
+#include "jit/math.h"
 #include <string.h>
 
 /* ---- types ---- */
@@ -64,7 +65,14 @@ LLVMValueRef em_const(emit *e, ir_dtype t, double v) {
 LLVMValueRef em_fadd(emit *e, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildFAdd(e->b, a, b, ""); }
 LLVMValueRef em_fsub(emit *e, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildFSub(e->b, a, b, ""); }
 LLVMValueRef em_fmul(emit *e, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildFMul(e->b, a, b, ""); }
-LLVMValueRef em_fdiv(emit *e, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildFDiv(e->b, a, b, ""); }
+/* On a GPU of f32, in kernels whose registers count: math_gpu_divide says why. */
+LLVMValueRef em_fdiv(emit *e, LLVMValueRef a, LLVMValueRef b) {
+    const int kind = e->k->kind;
+    bool is_plain = kind == IR_KERNEL_MAP || kind == IR_KERNEL_REDUCE || kind == IR_KERNEL_ROW;
+    if (ir_level_is_gpu(e->k->level) && is_plain && LLVMTypeOf(a) == em_vec(e, e->t_f32))
+        return math_gpu_divide(e, a, b);
+    return LLVMBuildFDiv(e->b, a, b, "");
+}
 /* What an address adds and multiplies is often 0 or 1, and functions without optimization would compute it. */
 static bool is_one(LLVMValueRef x) { return LLVMIsAConstantInt(x) && LLVMConstIntGetZExtValue(x) == 1; }
 LLVMValueRef em_add(emit *e, LLVMValueRef a, LLVMValueRef b) {
@@ -273,7 +281,16 @@ LLVMValueRef em_identity(emit *e, ir_op reduce_op, ir_dtype t) {
     }
 }
 
+/* max.NaN, min.NaN: one instruction where the rows of maximum and minimum take four. */
+static LLVMValueRef combine_on_gpu(emit *e, ir_op combine, ir_dtype t, LLVMValueRef acc, LLVMValueRef x) {
+    if (e->k->level < IR_LEVEL_SM80 || (t != FUSOR_F32 && !ir_is_half(t))) return NULL;
+    const char *name = combine == IR_OP_MAXIMUM ? "llvm.maximum" : combine == IR_OP_MINIMUM ? "llvm.minimum" : NULL;
+    return name ? em_intrinsic(e, name, 2, (LLVMValueRef[]){acc, x}) : NULL;
+}
+
 LLVMValueRef em_combine(emit *e, ir_op reduce_op, ir_dtype t, LLVMValueRef acc, LLVMValueRef x) {
+    LLVMValueRef on_gpu = combine_on_gpu(e, ir_ops[reduce_op].combine, t, acc, x);
+    if (on_gpu) return on_gpu;
     ir_kinst inst = {.op = (uint16_t)ir_ops[reduce_op].combine, .dtype = t, .n_in = 2};
     int number = 0;
     while (number < e->k->n_insts && e->k->inst[number].op != (uint16_t)reduce_op) number++;

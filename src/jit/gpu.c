@@ -129,6 +129,26 @@ void gpu_keep_loop(emit *e, const em_loop *l) {
                     LLVMMetadataAsValue(e->ctx, loop));
 }
 
+LLVMValueRef gpu_made_here(emit *e, LLVMValueRef v, LLVMValueRef i) {
+    LLVMTypeRef fn = LLVMFunctionType(e->t_i32, &e->t_i32, 1, 0);
+    LLVMValueRef same = LLVMGetInlineAsm(fn, "mov.b32 $0, $1;", 15, "=r,r", 4, 1, 0, LLVMInlineAsmDialectATT, 0), high;
+    high = LLVMBuildTrunc(e->b, em_lshr(e, i, 32), e->t_i32, "");
+    high = em_lshr(e, LLVMBuildCall2(e->b, fn, same, &high, 1, ""), 31);
+    return LLVMBuildZExt(e->b, em_add(e, LLVMBuildTrunc(e->b, v, e->t_i32, ""), high), e->t_i64, "");
+}
+
+LLVMValueRef gpu_wide_quotient(emit *e, LLVMValueRef a, LLVMValueRef b) {
+    em_loop l = em_for(e, em_i64s(e, 0), em_i64s(e, 64), em_i64s(e, 1));
+    LLVMValueRef rest = em_loop_phi(e, &l, em_i64s(e, 0)), quotient = em_loop_phi(e, &l, a);
+    LLVMValueRef more = em_or(e, em_shl(e, rest, 1), em_lshr(e, quotient, 63));
+    LLVMValueRef is_one = em_icmp(e, LLVMIntUGE, more, b), bit = LLVMBuildZExt(e->b, is_one, e->t_i64, "");
+    em_loop_next(e, rest, em_select(e, is_one, em_sub(e, more, b), more));
+    em_loop_next(e, quotient, em_or(e, em_shl(e, quotient, 1), bit));
+    em_end(e, &l);
+    gpu_keep_loop(e, &l);
+    return quotient;
+}
+
 void gpu_barrier(emit *e) {
     LLVMValueRef zero = LLVMConstInt(e->t_i32, 0, 0);
     gpu_call(e, "llvm.nvvm.barrier.cta.sync.aligned.all", NULL, 0, &zero, 1);

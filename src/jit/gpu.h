@@ -25,6 +25,11 @@ gpu_span gpu_threads(emit *e, char axis);
 void gpu_limit(emit *e, int threads, int blocks);
 /* A loop, after its em_end, that ptxas is not to unroll: that takes registers and time. */
 void gpu_keep_loop(emit *e, const em_loop *l);
+/* v (i64, below 2^32) plus the sign of a loop's i, which is none, but neither LLVM nor ptxas knows: what is computed of
+ * it is not computed in front of the loop, to wait there in registers. */
+LLVMValueRef gpu_made_here(emit *e, LLVMValueRef v, LLVMValueRef i);
+/* a / b of i64 that are not negative, without the call that ptxas makes of it. Slow. */
+LLVMValueRef gpu_wide_quotient(emit *e, LLVMValueRef a, LLVMValueRef b);
 void gpu_barrier(emit *e);
 LLVMValueRef gpu_shuffle(emit *e, LLVMValueRef v, int mask); /* the value of lane ^ mask; any scalar */
 LLVMValueRef gpu_exp2(emit *e, LLVMValueRef x); /* 2^x of an f32, to about 2 units; below the least normal number 0 */

@@ -88,6 +88,7 @@ jit_sources += %D%/math_erf.c
 jit_sources += %D%/math_pow.c
 jit_sources += %D%/math_act.c
 jit_sources += %D%/math_fast.c
+jit_sources += %D%/math_gpu.c
 jit_sources += %D%/math_pieces.c
 jit_sources += %D%/random.c
 jit_sources += %D%/reduce_common.c

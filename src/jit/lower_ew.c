@@ -277,7 +277,8 @@ LLVMValueRef em_lower(emit *e, const ir_kinst *inst, LLVMValueRef *in, const ir_
     ir_dtype t = in_type[ir_ops[op].flags & IR_COND ? 1 : 0];
     e->dt = ir_is_half(t) ? FUSOR_F32 : t;
     e->variant = inst->variant;
-    LLVMValueRef v = e->fast_math && e->dt == FUSOR_F32 ? math_fast(e, op, in) : NULL;
+    LLVMValueRef v = e->dt == FUSOR_F32 && ir_level_is_gpu(e->k->level) ? math_gpu(e, op, in) : NULL;
+    if (!v && e->fast_math && e->dt == FUSOR_F32) v = math_fast(e, op, in);
     if (!v) v = lowerings[op](e, in);
     if (!ir_is_half(inst->dtype) || ir_ops[op].flags & IR_CLOSED) return v;
     return em_half_round(e, t, v, (ir_ops[op].flags & IR_EXACT) != 0);

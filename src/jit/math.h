@@ -66,4 +66,9 @@ LLVMValueRef math_weight(emit *e, LLVMValueRef x);
 /* math_fast.c: the fast tier's version of a row of fast.def on f32 values, x as for the lowering of the row; NULL:
  * there is none, or the precise one is as fast at this level. */
 LLVMValueRef math_fast(emit *e, ir_op op, LLVMValueRef *x);
+/* math_gpu.c: a GPU's version of a row on f32 values, in both tiers; NULL: there is none of its own. And a / b, rounded
+ * as a division; leaves the builder in a new block. */
+LLVMValueRef math_gpu(emit *e, ir_op op, LLVMValueRef *x);
+bool math_gpu_has(ir_op op);
+LLVMValueRef math_gpu_divide(emit *e, LLVMValueRef a, LLVMValueRef b);
 #endif

@@ -5,11 +5,11 @@
 #define LOG2E 1.44269504088896340736
 
 /* erf_p: error 2^-30.0 */
-static const float erf_p[7] = {
+const float mi_erf_p[7] = {
     0x1.06eba8p-3f, -0x1.81274p-2f, 0x1.ce2d64p-4f, -0x1.b80124p-6f, 0x1.544b08p-8f, -0x1.a61812p-11f, 0x1.4fa938p-14f,
 };
 /* erf_q: error 2^-34.1 */
-static const float erf_q[9] = {
+const float mi_erf_q[9] = {
     0x1.d019ccp-13f, -0x1.a11ec4p+0f, -0x1.d408e8p-1f,  -0x1.3ed31p-3f,  0x1.254298p-5f,
     -0x1.7b8194p-8f, 0x1.2330f4p-11f, -0x1.2b70fep-16f, -0x1.fe70ap-21f,
 };
@@ -30,8 +30,8 @@ static const double erfcx_d[14] = {
 LLVMValueRef math_erf(emit *e, LLVMValueRef x) {
     LLVMValueRef a = em_fabs(e, x), z = em_fmul(e, x, x);
     if (mi_has_pieces(e)) return em_copysign(e, mi_erf_pieces(e, a), x);
-    LLVMValueRef small = em_mad(e, mi_poly(e, z, erf_p, 7), x, x);
-    LLVMValueRef q = mi_poly(e, mi_min(e, em_f32(e, 4), a), erf_q, 9);
+    LLVMValueRef small = em_mad(e, mi_poly(e, z, mi_erf_p, 7), x, x);
+    LLVMValueRef q = mi_poly(e, mi_min(e, em_f32(e, 4), a), mi_erf_q, 9);
     LLVMValueRef large = em_fsub(e, em_f32(e, 1), mi_scale_normal(e, mi_exp2_reduce(e, q)));
     LLVMValueRef use_small = em_fcmp(e, LLVMRealULT, a, em_f32(e, 0.95)); /* NaN too */
     return em_select(e, use_small, small, em_copysign(e, large, x));

@@ -8,7 +8,7 @@
 #define MAGIC         0x1.8p23
 
 /* tanh_p: error 2^-29.7 */
-static const float tanh_p[5] = {
+const float mi_tanh_p[5] = {
     -0x1.55554ap-2f, 0x1.110cf2p-3f, -0x1.b91fdcp-5f, 0x1.58f5cp-6f, -0x1.999c72p-8f,
 };
 /* exp2x_p: error 2^-28.2 */
@@ -35,7 +35,7 @@ LLVMValueRef math_tanh(emit *e, LLVMValueRef x) {
     v.p = em_mad(e, mi_poly(e, r, exp2x_p, 6), r, one);
     LLVMValueRef w = em_fadd(e, mi_scale_normal(e, v), one);
     LLVMValueRef large = em_fsub(e, one, em_fdiv(e, em_f32(e, 2), w)), z = em_fmul(e, x, x);
-    LLVMValueRef small = em_mad(e, em_fmul(e, mi_poly(e, z, tanh_p, 5), z), a, a);
+    LLVMValueRef small = em_mad(e, em_fmul(e, mi_poly(e, z, mi_tanh_p, 5), z), a, a);
     LLVMValueRef y = em_select(e, em_fcmp(e, LLVMRealULT, a, em_f32(e, 0.55)), small, large); /* NaN: small */
     return em_copysign(e, y, x);
 }

@@ -9,6 +9,9 @@
 LLVMValueRef mi_poly(emit *e, LLVMValueRef x, const float *c, int n);
 LLVMValueRef mi_poly_d(emit *e, LLVMValueRef x, const double *c, int n); /* the same on f64 values */
 
+/* math_hyper.c, math_erf.c: of tanh and erf near 0, and of the logarithm of 1 - erf above. */
+extern const float mi_tanh_p[5], mi_erf_p[7], mi_erf_q[9];
+
 bool mi_is_f64(const emit *e, LLVMValueRef x); /* are its elements f64 (else f32) */
 LLVMValueRef mi_to_f64(emit *e, LLVMValueRef x);
 LLVMValueRef mi_to_f32(emit *e, LLVMValueRef x);

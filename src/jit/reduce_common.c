@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* reduce_common.c: data flow, addresses and accumulators of reduce and row kernels (reduce_common.h). */
 #include "jit/reduce_common.h"
+#include "jit/gpu.h"
 #include <string.h>
 
 /* ---- data flow ---- */
@@ -73,6 +74,12 @@ LLVMValueRef red_advance(emit *e, LLVMValueRef base, LLVMValueRef index, LLVMVal
     return base ? em_add(e, base, by) : by;
 }
 
+/* Bit by bit, on a GPU, where numbers this large are rare: ptxas makes a 64-bit division a call, for which the whole
+ * kernel needs up to twice the registers (gpu.c, gpu_wide_quotient). */
+static LLVMValueRef wide_quotient(emit *e, LLVMValueRef a, LLVMValueRef b) {
+    return ir_level_is_gpu(e->k->level) ? gpu_wide_quotient(e, a, b) : LLVMBuildUDiv(e->b, a, b, "");
+}
+
 /* A 64-bit division takes 40 to 90 cycles where a 32-bit one takes 25, and rows may be a few elements long. */
 void red_divide(emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef *quotient_out, LLVMValueRef *rest_out) {
     int64_t n;
@@ -83,7 +90,8 @@ void red_divide(emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef *quotient_
     }
     em_branch wide = em_if(e, em_icmp(e, LLVMIntUGT, em_or(e, a, b), em_i64s(e, UINT32_MAX)));
     LLVMValueRef q[2], by[2];
-    q[0] = LLVMBuildUDiv(e->b, a, b, "");
+    q[0] = wide_quotient(e, a, b);
+    wide.then = LLVMGetInsertBlock(e->b);
     em_else(e, &wide);
     q[1] = LLVMBuildUDiv(e->b, LLVMBuildTrunc(e->b, a, e->t_i32, ""), LLVMBuildTrunc(e->b, b, e->t_i32, ""), "");
     q[1] = LLVMBuildZExt(e->b, q[1], e->t_i64, "");
