@@ -194,6 +194,7 @@ void gpu_emit_columns(gpu_row *w) {
     for (int a = 0; a < t->p.n_acc; a++) t->acc[a] = gpu_cell_new(w, t->p.acc[a]);
     w->slots = gpu_shared(e, e->t_i64, ROWS * COLUMNS * IR_PARTIAL_BYTES / 8);
     w->is_last = gpu_shared(e, e->t_i32, 1);
+    if (t->p.n_acc <= 2) gpu_limit(e, IR_GPU_THREADS, t->p.n_acc == 1 ? 8 : 6);
     em_branch cut = em_if(e, w->is_cut);
     each_column(t, em_mul(e, r->rows, w->chunks), part);
     em_else(e, &cut);

@@ -3,6 +3,7 @@
  * threads along y rows; each goes on by the size of the grid. A scatter's line is one thread's: its updates come in
  * order. Transposed maps are in gpu_turn.c. */
 #include "jit/gpu.h"
+#include "jit/math.h"
 #include "jit/reduce_common.h"
 #include <string.h>
 
@@ -99,8 +100,28 @@ static void emit_row(emit *e, map *m, LLVMValueRef row, gpu_span x) {
     em_endif(e, &b);
 }
 
+/* Is this one of the instructions that need many registers: f64, functions without a version for GPUs, 64-bit
+ * quotients? */
+static bool is_heavy(const ir_kinst *in) {
+    if (ir_dtypes[in->dtype].bytes > 4) return true;
+    if (in->op >= IR_OP_COUNT || !(ir_ops[in->op].flags & IR_COSTLY) || in->op == IR_OP_CAST) return false;
+    return !ir_is_float(in->dtype) ||
+           !(math_gpu_has((ir_op)in->op) || in->op == IR_OP_DIV || in->op == IR_OP_RECIPROCAL);
+}
+
+/* Blocks that a multiprocessor is to hold, so that ptxas does not take more registers than it has a use for: with these
+ * it spills nothing of all functions alone (ptxas 13). */
+static int blocks_of(const ir_kernel *k) {
+    enum { MOST_INSTS = 40 };
+    bool is_heavy_one = k->is_each || k->n_insts > MOST_INSTS;
+    for (int i = 0; i < k->n_insts; i++)
+        is_heavy_one |= is_heavy(&k->inst[i]) || (k->inst[i].op == IR_K_LOAD && k->inst[i].variant);
+    return k->n_insts > 4 * MOST_INSTS ? 0 : is_heavy_one || k->n_buffers > 6 ? 4 : k->n_buffers > 4 ? 5 : 6;
+}
+
 fusor_status gpu_emit_map(emit *e, fu_error *err) {
     (void)err; /* whatever ir_kernel_verify lets pass can be emitted */
+    gpu_limit(e, IR_GPU_THREADS, blocks_of(e->k));
     if (ir_kernel_is_transposed(e->k)) {
         gpu_emit_turn(e);
         return FUSOR_OK;

@@ -7,13 +7,13 @@
  *       load all steps; for each pass: for each step: load what is new, values, accumulators, stores; the team's
  *       accumulators become one
  *   else: for each pass, for each chunk of the row: a loop over it, four elements at a time (a reduce kernel:
- *       IR_GPU_ROW_STEPS times that are loaded at once); then the chunks become one
+ *       IR_GPU_ROW_STEPS times that are loaded at once, as long as there are so many); then the chunks become one
  *   first thread of a team: values of the row and their stores
  *
- * Four elements are one access where rows are aligned (IR_GPU_WORD_HOW), else four; beyond the end of a row the last
- * element is read again, and does not count. Chunks of few long rows of a reduce kernel are dealt to blocks, of which
- * the last one of a row combines the partial results of all. Data flow, addresses and accumulators are those of the
- * CPU's kernels (reduce_common.c). */
+ * Where rows are aligned (IR_GPU_WORD_HOW) four elements are one access, and are all in the row or none; else they are
+ * four, and the last ones of a row are masked. There is code for either. Chunks of few long rows of a reduce kernel are
+ * dealt to blocks, of which the last one of a row combines the partial results of all. Data flow, addresses and
+ * accumulators are those of the CPU's kernels (reduce_common.c). */
 #include "jit/gpu_row.h"
 #include <string.h>
 
@@ -34,10 +34,16 @@ typedef struct row {
     gpu_cell *mine, *last; /* chunks of this thread, and the last chunk */
 } row;
 
+/* What is known of a step's elements, where the first is one of the row: all are, and what is contiguous is aligned;
+ * all are; nothing. */
+typedef enum form { FORM_VECTOR, FORM_WHOLE, FORM_REST } form;
+
 /* One step: LANES elements of a thread. */
 typedef struct step {
     row *w;
+    form form;
     LLVMValueRef i, in_row;                       /* the first element; is it one of the row? */
+    LLVMValueRef left;                            /* FORM_REST, i32: elements from there on, LANES at most */
     LLVMValueRef raw[IR_KERNEL_MAX_INSTS], *kept; /* loaded memory; kept values' places, by instruction */
 } step;
 
@@ -81,15 +87,25 @@ static void find_needs(row *w) {
     }
 }
 
+static int words_of(ir_dtype t) { return ir_dtypes[t].bytes > 4 ? 2 : 1; } /* registers of an element */
+
 /* Registers that hold what passes keep of a whole row. */
 static int kept_registers(const row *w) {
     int n = 0;
     for (int i = 0; i < w->w.r->k->n_insts; i++)
-        if (w->is_kept[i]) n += LANES * STEPS * (ir_dtypes[w->w.r->k->inst[i].dtype].bytes > 4 ? 2 : 1);
+        if (w->is_kept[i]) n += LANES * STEPS * words_of(w->w.r->k->inst[i].dtype);
     return n;
 }
 
 /* ---- loads ---- */
+/* What the first block of a branch, ended before, made; 0 behind the other: of a register that is not written there
+ * ptxas keeps what it had, around the whole loop over rows. */
+static LLVMValueRef or_zero(emit *e, const em_branch *b, LLVMValueRef x) {
+    LLVMValueRef v = LLVMBuildPhi(e->b, LLVMTypeOf(x), ""), both[2] = {x, LLVMConstNull(LLVMTypeOf(x))};
+    LLVMAddIncoming(v, both, (LLVMBasicBlockRef[]){b->then, b->other}, 2);
+    return v;
+}
+
 /* A load or an index at the lanes of a step; e->lanes is LANES. */
 static LLVMValueRef at_lanes(emit *e, LLVMValueRef *lane) {
     LLVMValueRef v = LLVMGetPoison(LLVMVectorType(LLVMTypeOf(lane[0]), LANES));
@@ -98,20 +114,12 @@ static LLVMValueRef at_lanes(emit *e, LLVMValueRef *lane) {
     return v;
 }
 
-/* Element l of a step, or the last one of the row. Made where it is used: it would live in registers of rows that are
- * kept. */
-static LLVMValueRef position(emit *e, const step *s, int l) {
-    LLVMValueRef n = e->size[s->w->w.r->last];
-    return em_min(e, em_add(e, s->i, em_i64s(e, l)), em_sub(e, n, em_i64s(e, 1)));
-}
+static LLVMValueRef position(emit *e, const step *s, int l) { return em_add(e, s->i, em_i64s(e, l)); }
 
-/* Of an aligned row: the first element of a step, or of the row's last four. */
-static LLVMValueRef position_of_vector(emit *e, const step *s) {
-    return em_min(e, s->i, em_sub(e, e->size[s->w->w.r->last], em_i64s(e, LANES)));
-}
-
+/* NULL: it is. */
 static LLVMValueRef valid_lane(emit *e, const step *s, int l) {
-    return em_icmp(e, LLVMIntSLT, em_add(e, s->i, em_i64s(e, l)), e->size[s->w->w.r->last]);
+    if (s->form < FORM_REST || !l) return NULL;
+    return em_icmp(e, LLVMIntSGT, s->left, LLVMConstInt(e->t_i32, (unsigned)l, 0));
 }
 
 /* A gather or a guarded load: lane by lane, and no more of them than the row has. */
@@ -125,6 +133,7 @@ static LLVMValueRef load_access(emit *e, em_values *v, const ir_kinst *inst, ste
     e->lanes = 1;
     for (int l = 0; l < LANES; l++) {
         LLVMValueRef may = valid_lane(e, s, l), zero = LLVMConstNull(type);
+        if (!may) may = LLVMConstAllOnes(LLVMInt1TypeInContext(e->ctx));
         if (guard >= 0) may = em_and(e, may, em_lane(e, in[guard], l));
         LLVMValueRef at = red_advance(e, NULL, position(e, s, l), e->stride[inst->index][r->last]);
         if (offset >= 0) at = em_add(e, at, em_lane(e, in[offset], l));
@@ -161,8 +170,7 @@ static bool is_loaded_in(const row *w, int inst, int pass, bool has_kept) {
 
 static LLVMValueRef load_vector(emit *e, const step *s, int b) {
     LLVMTypeRef type = em_memory_type(e, e->k->buffer[b].dtype);
-    LLVMValueRef x =
-        LLVMBuildLoad2(e->b, LLVMVectorType(type, LANES), em_gep(e, e->base[b], type, position_of_vector(e, s)), "");
+    LLVMValueRef x = LLVMBuildLoad2(e->b, LLVMVectorType(type, LANES), em_gep(e, e->base[b], type, s->i), "");
     LLVMSetAlignment(x, LANES * ir_dtypes[e->k->buffer[b].dtype].bytes);
     return x;
 }
@@ -172,91 +180,90 @@ static LLVMValueRef load_apart(emit *e, const step *s, int b) {
     LLVMTypeRef type = em_memory_type(e, e->k->buffer[b].dtype);
     LLVMValueRef lane[LANES];
     for (int l = 0; l < LANES; l++) {
-        LLVMValueRef off = red_advance(e, NULL, position(e, s, l), e->stride[b][r->last]);
+        LLVMValueRef off = red_advance(e, NULL, position(e, s, l), e->stride[b][r->last]), may = valid_lane(e, s, l);
+        em_branch valid = {0};
+        if (may) valid = em_if(e, may);
         lane[l] = LLVMBuildLoad2(e->b, type, em_gep(e, e->base[b], type, off), "");
         LLVMSetAlignment(lane[l], ir_dtypes[e->k->buffer[b].dtype].bytes);
+        if (!may) continue;
+        em_endif(e, &valid);
+        lane[l] = or_zero(e, &valid, lane[l]);
     }
     return at_lanes(e, lane);
 }
 
-/* What the first n_steps steps load, before anything is computed: one branch, so that loads overlap. */
+/* What the first n_steps steps load, before anything is computed, so that loads overlap. */
 static void load_steps(row *w, step *s, int n_steps, const bool *wanted) {
     emit *e = w->w.r->e;
     const ir_kernel *k = e->k;
-    LLVMValueRef *vector = FU_NEW_N(e->arena, LLVMValueRef, (size_t)(n_steps * k->n_insts) + 1);
-    bool any = false;
-    for (int i = 0; i < k->n_insts; i++) any |= wanted[i] && k->buffer[k->inst[i].index].stride[w->w.r->last] == 1;
-    em_branch b = {0};
-#define EACH                                                                                                           \
-    for (int u = 0; u < n_steps; u++)                                                                                  \
-        for (int i = 0; i < k->n_insts; i++)                                                                           \
-            if (wanted[i])
-    if (any && w->has_vectors) {
-        b = em_if(e, w->is_vector);
-        EACH vector[u * k->n_insts + i] = k->buffer[k->inst[i].index].stride[w->w.r->last] == 1
-                                              ? load_vector(e, &s[u], k->inst[i].index)
-                                              : load_apart(e, &s[u], k->inst[i].index);
-        em_else(e, &b);
-    }
-    EACH s[u].raw[i] = load_apart(e, &s[u], k->inst[i].index);
-    if (!any || !w->has_vectors) return;
-    em_endif(e, &b);
-    EACH {
-        LLVMValueRef both[2] = {vector[u * k->n_insts + i], s[u].raw[i]};
-        s[u].raw[i] = LLVMBuildPhi(e->b, LLVMTypeOf(both[0]), "");
-        LLVMAddIncoming(s[u].raw[i], both, (LLVMBasicBlockRef[]){b.then, b.other}, 2);
-    }
-#undef EACH
+    for (int u = 0; u < n_steps; u++)
+        for (int i = 0; i < k->n_insts; i++) {
+            if (!wanted[i]) continue;
+            bool is_vector = s[u].form == FORM_VECTOR && k->buffer[k->inst[i].index].stride[w->w.r->last] == 1;
+            s[u].raw[i] = (is_vector ? load_vector : load_apart)(e, &s[u], k->inst[i].index);
+        }
 }
 
-/* The step whose first element is i. Past the end of the row its loads are those of the last elements. */
-static void begin_step(row *w, step *s, LLVMValueRef i, LLVMValueRef *kept) {
+/* The same, of those steps alone that begin in the row. */
+static void load_steps_in_row(row *w, step *s, int n_steps, const bool *wanted) {
+    emit *e = w->w.r->e;
+    for (int u = 0; u < n_steps; u++) {
+        em_branch b = em_if(e, s[u].in_row);
+        load_steps(w, &s[u], 1, wanted);
+        b.then = LLVMGetInsertBlock(e->b);
+        em_endif(e, &b);
+        for (int i = 0; i < e->k->n_insts; i++)
+            if (wanted[i]) s[u].raw[i] = or_zero(e, &b, s[u].raw[i]);
+    }
+}
+
+/* The step whose first element is i. */
+static void begin_step(row *w, form f, step *s, LLVMValueRef i, LLVMValueRef *kept) {
     red *r = w->w.r;
     emit *e = r->e;
     memset(s, 0, sizeof *s);
     s->w = w;
+    s->form = f;
     s->i = i;
     s->kept = kept;
     s->in_row = em_icmp(e, LLVMIntSLT, i, e->size[r->last]);
+    if (f < FORM_REST) return;
+    LLVMValueRef left = em_sub(e, e->size[r->last], i);
+    s->left = LLVMBuildTrunc(e->b, em_min(e, left, em_i64s(e, LANES)), e->t_i32, "");
 }
 
 /* ---- one step ---- */
-static void store_values(row *w, const gpu_pass *p, step *s, em_values *v) {
+/* What the pass stores of lane l of a step; is_vector: where elements are contiguous, of all lanes with the first. */
+static void store_lane(row *w, const gpu_pass *p, const step *s, const em_values *v, int l, bool is_vector) {
     red *r = w->w.r;
     emit *e = r->e;
     const ir_kernel *k = r->k;
-    bool has_vectors = false;
-    em_branch b = {0};
-    for (int i = 0; i < k->n_insts; i++)
-        has_vectors |=
-            is_end(r, i, p->number) && k->inst[i].op == IR_K_STORE && k->buffer[k->inst[i].index].stride[r->last] == 1;
-    has_vectors &= w->has_vectors;
-    em_branch own = em_if(e, w->is_valid);
-    for (int whole = has_vectors; whole >= 0; whole--) {
-        if (whole) b = em_if(e, w->is_vector);
-        for (int l = 0; l < LANES; l++) {
-            em_branch valid = {0};
-            e->lanes = 1;
-            if (!whole) valid = em_if(e, valid_lane(e, s, l));
-            for (int i = 0; i < k->n_insts; i++) {
-                if (k->inst[i].op != IR_K_STORE || !is_end(r, i, p->number)) continue;
-                int to = k->inst[i].index;
-                LLVMValueRef x = v->at[k->inst[i].in[0]], stride = e->stride[to][r->last],
-                             one = k->buffer[to].stride[r->last] == 1 ? em_i64s(e, 1) : NULL;
-                bool is_vector = whole && one;
-                if (is_vector && l) continue;
-                LLVMValueRef off = red_advance(e, NULL, l ? em_add(e, s->i, em_i64s(e, l)) : s->i, stride);
-                e->lanes = is_vector ? LANES : 1;
-                e->is_aligned = is_vector;
-                em_store(e, to, is_vector ? x : em_lane(e, x, l), off, em_i64s(e, 1), NULL);
-                e->is_aligned = false;
-                e->lanes = 1;
-            }
-            if (!whole) em_endif(e, &valid);
-        }
-        if (whole) em_else(e, &b);
+    for (int i = 0; i < k->n_insts; i++) {
+        if (k->inst[i].op != IR_K_STORE || !is_end(r, i, p->number)) continue;
+        int to = k->inst[i].index;
+        bool is_whole = is_vector && k->buffer[to].stride[r->last] == 1;
+        if (is_whole && l) continue;
+        LLVMValueRef x = v->at[k->inst[i].in[0]], at = em_add(e, s->i, em_i64s(e, l));
+        e->lanes = is_whole ? LANES : 1;
+        e->is_aligned = is_whole;
+        em_store(e, to, is_whole ? x : em_lane(e, x, l), red_advance(e, NULL, at, e->stride[to][r->last]),
+                 em_i64s(e, 1), NULL);
+        e->is_aligned = false;
+        e->lanes = 1;
     }
-    if (has_vectors) em_endif(e, &b);
+}
+
+static void store_values(row *w, const gpu_pass *p, step *s, em_values *v) {
+    emit *e = w->w.r->e;
+    e->lanes = 1;
+    em_branch own = em_if(e, w->is_valid);
+    for (int l = 0; l < LANES; l++) {
+        LLVMValueRef is_in_row = valid_lane(e, s, l);
+        em_branch valid = {0};
+        if (is_in_row) valid = em_if(e, is_in_row);
+        store_lane(w, p, s, v, l, s->form == FORM_VECTOR);
+        if (is_in_row) em_endif(e, &valid);
+    }
     em_endif(e, &own);
     e->lanes = LANES;
 }
@@ -305,7 +312,7 @@ static void take_step(row *w, const gpu_pass *p, const em_values *of_row, step *
             int j = p->acc[a];
             LLVMValueRef x = lane_of(e, v.at[k->inst[r->reduction[j]].in[0]], l);
             red_acc now = gpu_cell_get(&w->w, j, w->acc[j][l]);
-            gpu_cell_set(&w->w, j, w->acc[j][l], red_take(r, j, now, x, position, l ? valid : NULL));
+            gpu_cell_set(&w->w, j, w->acc[j][l], red_take(r, j, now, x, position, valid));
         }
     }
     if (p->has_stores) store_values(w, p, s, &v);
@@ -334,37 +341,76 @@ static void gather(row *w, const gpu_pass *p, red_acc *acc) {
 /* ---- sweeps ---- */
 /* How many steps are loaded at once: one access of each thread at a time would wait for memory most of the time. Row
  * kernels are made for rows that stay in registers, of which this would take some. */
-static int streamed_steps(const row *w, const bool *wanted) {
+static int streamed_steps(const row *w, int pass) {
     enum { REGISTERS = 48, MOST_INSTS = 24 };
     const ir_kernel *k = w->w.r->k;
     int registers = 0;
     for (int i = 0; i < k->n_insts; i++)
-        if (wanted[i]) registers += LANES * STEPS * (ir_dtypes[k->inst[i].dtype].bytes > 4 ? 2 : 1);
+        if (is_loaded_in(w, i, pass, false)) registers += LANES * STEPS * words_of(k->inst[i].dtype);
     return k->kind == IR_KERNEL_REDUCE && registers <= REGISTERS && k->n_insts <= MOST_INSTS ? STEPS : 1;
 }
 
-_Static_assert(IR_REDUCE_BLOCK % (IR_GPU_THREADS * LANES * STEPS) == 0, "steps that are loaded at once pass a block");
-/* Blocks [from, to) of the row. Steps that are loaded at once are of one block: its length is a multiple of theirs. */
+/* The steps of a thread from element i on, `apart` one from the next; n of them are loaded at once. */
+static void take_steps(row *w, const gpu_pass *p, const em_values *of_row, form f, LLVMValueRef i, LLVMValueRef apart,
+                       int n) {
+    emit *e = w->w.r->e;
+    bool wanted[IR_KERNEL_MAX_INSTS];
+    step s[STEPS];
+    for (int j = 0; j < w->w.r->k->n_insts; j++) wanted[j] = is_loaded_in(w, j, p->number, false);
+    for (int u = 0; u < n; u++) begin_step(w, f, &s[u], u ? em_add(e, s[u - 1].i, apart) : i, NULL);
+    load_steps(w, s, n, wanted);
+    for (int u = 0; u < n; u++) take_step(w, p, of_row, &s[u], false);
+}
+
+/* Elements [begin, end), n steps at once as long as all of them are there, then one by one. */
+static void sweep_steps(row *w, const gpu_pass *p, const em_values *of_row, bool is_vector, LLVMValueRef begin,
+                        LLVMValueRef end) {
+    emit *e = w->w.r->e;
+    LLVMValueRef lanes = em_i64s(e, LANES), apart = em_mul(e, w->w.team, lanes),
+                 i = em_add(e, begin, em_mul(e, w->w.lane, lanes));
+    const int n = streamed_steps(w, p->number);
+    if (n > 1 || !is_vector) {
+        LLVMValueRef behind = em_add(e, em_mul(e, apart, em_i64s(e, n - 1)), em_i64s(e, is_vector ? 0 : LANES - 1));
+        em_loop many = em_for(e, i, em_sub(e, end, behind), em_mul(e, apart, em_i64s(e, n)));
+        take_steps(w, p, of_row, is_vector ? FORM_VECTOR : FORM_WHOLE, many.i, apart, n);
+        em_end(e, &many);
+        gpu_keep_loop(e, &many);
+        i = many.i;
+    }
+    em_loop rest = em_for(e, i, end, apart);
+    take_steps(w, p, of_row, is_vector ? FORM_VECTOR : FORM_REST, rest.i, apart, 1);
+    em_end(e, &rest);
+    gpu_keep_loop(e, &rest);
+}
+
+/* Where rows are aligned their length is a multiple of LANES, so that a step is in the row or not. */
+static void sweep_range(row *w, const gpu_pass *p, const em_values *of_row, LLVMValueRef begin, LLVMValueRef end) {
+    emit *e = w->w.r->e;
+    em_branch b = {0};
+    if (w->has_vectors) {
+        b = em_if(e, w->is_vector);
+        sweep_steps(w, p, of_row, true, begin, end);
+        em_else(e, &b);
+    }
+    sweep_steps(w, p, of_row, false, begin, end);
+    if (w->has_vectors) em_endif(e, &b);
+}
+
+_Static_assert(IR_REDUCE_BLOCK % (IR_GPU_THREADS * LANES) == 0,
+               "an accumulator's elements are as far apart in the next block");
+/* Blocks [from, to) of the row. Those of one dim lie behind each other: one range. */
 static void sweep(row *w, const gpu_pass *p, const em_values *of_row, LLVMValueRef from, LLVMValueRef to) {
     red *r = w->w.r;
     emit *e = r->e;
-    bool wanted[IR_KERNEL_MAX_INSTS];
-    step s[STEPS];
-    for (int i = 0; i < r->k->n_insts; i++) wanted[i] = is_loaded_in(w, i, p->number, false);
-    const int n = streamed_steps(w, wanted);
+    if (r->r0 == r->last) {
+        LLVMValueRef block = em_i64s(e, IR_REDUCE_BLOCK), end = em_min(e, em_mul(e, to, block), e->size[r->last]);
+        r->outer = em_i64s(e, 0);
+        sweep_range(w, p, of_row, em_mul(e, from, block), end);
+        return;
+    }
     em_loop blocks = em_for(e, from, to, em_i64s(e, 1));
     red_enter_block(r, blocks.i);
-    LLVMValueRef lanes = em_i64s(e, LANES), apart = em_mul(e, w->w.team, lanes);
-    em_loop l = em_for(e, em_add(e, r->begin, em_mul(e, w->w.lane, lanes)), r->end, em_mul(e, apart, em_i64s(e, n)));
-    for (int i = 0; i < n; i++) begin_step(w, &s[i], em_add(e, l.i, em_mul(e, apart, em_i64s(e, i))), NULL);
-    load_steps(w, s, n, wanted);
-    for (int i = 0; i < n; i++) {
-        em_branch in_row;
-        if (i) in_row = em_if(e, s[i].in_row);
-        take_step(w, p, of_row, &s[i], false);
-        if (i) em_endif(e, &in_row);
-    }
-    em_end(e, &l);
+    sweep_range(w, p, of_row, r->begin, r->end);
     red_leave_block(r);
     em_end(e, &blocks);
 }
@@ -393,7 +439,7 @@ static void finish(row *w, unit *u) {
 static int row_steps(const row *w) { return w->w.known_team ? 1 : STEPS; /* known: up to IR_BAKE_MAX elements */ }
 
 /* All passes over a row in registers; it is not empty. */
-static void kept_row(row *w) {
+static void kept_row(row *w, form f) {
     red *r = w->w.r;
     emit *e = r->e;
     int n = row_steps(w);
@@ -407,16 +453,19 @@ static void kept_row(row *w) {
         LLVMValueRef *kept = FU_NEW_N(e->arena, LLVMValueRef, r->k->n_insts + 1);
         e->lanes = LANES;
         for (int k = 0; k < r->k->n_insts; k++)
-            if (w->is_kept[k] && !w->is_plain[k]) kept[k] = em_alloca(e, em_type(e, r->k->inst[k].dtype), 16);
+            if (w->is_kept[k] && !w->is_plain[k]) {
+                kept[k] = em_alloca(e, em_type(e, r->k->inst[k].dtype), 16);
+                LLVMBuildStore(e->b, LLVMConstNull(em_type(e, r->k->inst[k].dtype)), kept[k]); /* as in or_zero */
+            }
         e->lanes = 1;
-        begin_step(w, &s[i], em_mul(e, at, em_i64s(e, LANES)), kept);
+        begin_step(w, f, &s[i], em_mul(e, at, em_i64s(e, LANES)), kept);
     }
     for (int number = 0; number < w->n_passes; number++) {
         gpu_find_pass(r, number, &u->p);
         if (!u->p.n_acc && !u->p.has_stores) continue;
         find_row_values(w, number, &u->v);
         for (int i = 0; i < r->k->n_insts; i++) wanted[i] = is_loaded_in(w, i, number, true);
-        if (number == 0) load_steps(w, s, n, wanted);
+        if (number == 0) load_steps_in_row(w, s, n, wanted);
         clear(w, &u->p);
         for (int i = 0; i < n; i++) {
             em_branch in_row = em_if(e, s[i].in_row);
@@ -472,6 +521,18 @@ static void streamed_row(row *w) {
     finish(w, u);
 }
 
+static void kept_rows(row *w) {
+    emit *e = w->w.r->e;
+    em_branch b = {0};
+    if (w->has_vectors) {
+        b = em_if(e, w->is_vector);
+        kept_row(w, FORM_VECTOR);
+        em_else(e, &b);
+    }
+    kept_row(w, FORM_REST);
+    if (w->has_vectors) em_endif(e, &b);
+}
+
 static void whole(row *w, LLVMValueRef q) {
     red *r = w->w.r;
     emit *e = r->e;
@@ -485,13 +546,13 @@ static void whole(row *w, LLVMValueRef q) {
         return;
     }
     if (is_short) {
-        kept_row(w);
+        kept_rows(w);
         return;
     }
     LLVMValueRef some = em_icmp(e, LLVMIntSGT, n, em_i64s(e, 0)),
                  fits = em_icmp(e, LLVMIntSLE, n, em_i64s(e, IR_REDUCE_BLOCK));
     em_branch b = em_if(e, em_and(e, some, fits));
-    kept_row(w);
+    kept_rows(w);
     em_else(e, &b);
     streamed_row(w);
     em_endif(e, &b);
@@ -549,9 +610,11 @@ static void each_unit(row *w, LLVMValueRef n, void (*make)(row *w, LLVMValueRef 
     emit *e = w->w.r->e;
     LLVMValueRef teams = gpu_special(e, "ntid.y"), own = gpu_special(e, "tid.y");
     em_loop l = em_for(e, em_mul(e, gpu_special(e, "ctaid.x"), teams), n, em_mul(e, gpu_special(e, "nctaid.x"), teams));
-    LLVMValueRef number = em_add(e, l.i, own);
+    LLVMValueRef number = em_add(e, l.i, own), lane = w->w.lane;
+    w->w.lane = gpu_made_here(e, lane, l.i); /* else the addresses of all steps are made before the loop */
     w->is_valid = em_icmp(e, LLVMIntSLT, number, n);
     make(w, em_select(e, w->is_valid, number, em_sub(e, n, em_i64s(e, 1))));
+    w->w.lane = lane;
     em_end(e, &l);
 }
 
@@ -564,13 +627,15 @@ static void each_part(row *w) {
     red_divide(e, em_sub(e, em_add(e, w->w.chunks, teams), one), teams, &groups, &rest);
     em_loop l = em_for(e, gpu_special(e, "ctaid.x"), em_mul(e, r->rows, groups), gpu_special(e, "nctaid.x"));
     red_divide(e, l.i, groups, &q, &group);
-    LLVMValueRef chunk = em_add(e, em_mul(e, group, teams), own);
+    LLVMValueRef chunk = em_add(e, em_mul(e, group, teams), own), lane = w->w.lane;
+    w->w.lane = gpu_made_here(e, lane, l.i);
     w->is_valid = em_icmp(e, LLVMIntSLT, chunk, w->w.chunks);
     part(w, q, em_select(e, w->is_valid, chunk, em_sub(e, w->w.chunks, one)));
     em_branch last = em_if(e, gpu_is_last(&w->w, q, groups));
     w->is_valid = em_icmp(e, LLVMIntEQ, own, em_i64s(e, 0));
     join_parts(w, q);
     em_endif(e, &last);
+    w->w.lane = lane;
     em_end(e, &l);
 }
 
@@ -587,6 +652,25 @@ static void emit_rows(row *w) {
     }
     each_unit(w, r->rows, whole);
     if (has_parts) em_endif(e, &cut);
+}
+
+/* Blocks that a multiprocessor is to hold, by what a thread has in registers at once: loads, or what is kept of a row,
+ * and accumulators. ptxas 13 spills nothing of sums, softmax and layer_norm then; without a limit it takes more. */
+static int blocks_of(const row *w) {
+    const red *r = w->w.r;
+    int registers = 0;
+    for (int pass = 0; pass < w->n_passes; pass++) {
+        int of_pass = 0;
+        for (int i = 0; i < r->k->n_insts; i++)
+            if (is_loaded_in(w, i, pass, false))
+                of_pass += streamed_steps(w, pass) * LANES * words_of(r->k->inst[i].dtype);
+        for (int j = 0; j < r->n_reductions; j++)
+            if (r->pass[r->reduction[j]] == pass + 1)
+                of_pass += LANES * (words_of(red_type(r, j)) + (red_is_arg(r, j) ? 2 : 0));
+        if (of_pass > registers) registers = of_pass;
+    }
+    registers += r->k->kind == IR_KERNEL_ROW ? kept_registers(w) : 0;
+    return registers <= 20 ? 6 : registers <= 36 ? 5 : registers <= 52 ? 4 : registers <= 68 ? 3 : 2;
 }
 
 fusor_status gpu_emit_row(emit *e, fu_error *err) {
@@ -618,7 +702,9 @@ fusor_status gpu_emit_row(emit *e, fu_error *err) {
         w->last[j] = gpu_cell_new(&w->w, j);
     }
     if (!w->w.known_team || w->w.known_team > IR_GPU_WARP)
-        w->w.slots = gpu_shared(e, e->t_i64, (gpu_most_accs(r) + !gpu_most_accs(r)) * WARPS * IR_PARTIAL_BYTES / 8);
+        w->w.slots =
+            gpu_shared(e, e->t_i64, (gpu_most_accs(r) + 1) * WARPS * IR_PARTIAL_BYTES / 8); /* one read beyond */
+    gpu_limit(e, IR_GPU_THREADS, blocks_of(w));
     emit_rows(w);
     return FUSOR_OK;
 }

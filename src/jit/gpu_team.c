@@ -86,25 +86,32 @@ LLVMValueRef gpu_part_slot(gpu_row *w, int j, LLVMValueRef number, LLVMValueRef 
 
 void gpu_chunk_range(gpu_row *w, LLVMValueRef chunk, LLVMValueRef *from, LLVMValueRef *to) {
     emit *e = w->r->e;
-    LLVMValueRef each, rest, padded = em_sub(e, em_add(e, w->r->partials, w->chunks), em_i64s(e, 1));
-    red_divide(e, padded, w->chunks, &each, &rest);
+    LLVMValueRef some, rest, padded = em_sub(e, em_add(e, w->r->partials, w->chunks), em_i64s(e, 1));
+    em_branch many = em_if(e, em_icmp(e, LLVMIntSGT, w->chunks, em_i64s(e, 1)));
+    red_divide(e, padded, w->chunks, &some, &rest);
+    many.then = LLVMGetInsertBlock(e->b);
+    em_endif(e, &many);
+    LLVMValueRef each = LLVMBuildPhi(e->b, e->t_i64, ""), both[2] = {some, w->r->partials};
+    LLVMAddIncoming(each, both, (LLVMBasicBlockRef[]){many.then, many.other}, 2);
     *from = em_mul(e, chunk, each);
     *to = em_min(e, em_add(e, *from, each), w->r->partials);
 }
 
+/* The barrier makes what all threads stored come before the one's fence, which is so for what they load behind the
+ * other. */
 LLVMValueRef gpu_is_last(gpu_row *w, LLVMValueRef counter, LLVMValueRef n) {
     emit *e = w->r->e;
     LLVMValueRef thread = em_or(e, gpu_special(e, "tid.x"), gpu_special(e, "tid.y"));
     LLVMValueRef most = em_sub(e, n, em_i64s(e, 1));
-    gpu_fence(e); /* each thread for what it stored, then one for all that it saw before the barrier */
     gpu_barrier(e);
     em_branch one = em_if(e, em_icmp(e, LLVMIntEQ, thread, em_i64s(e, 0)));
+    gpu_fence(e);
     LLVMValueRef before = LLVMBuildZExt(e->b, gpu_count(e, w->counters, counter, most), e->t_i64, "");
+    gpu_fence(e);
     LLVMBuildStore(e->b, LLVMBuildZExt(e->b, em_icmp(e, LLVMIntEQ, before, most), e->t_i32, ""), w->is_last);
     em_endif(e, &one);
     gpu_barrier(e);
     LLVMValueRef is_last = LLVMBuildLoad2(e->b, e->t_i32, w->is_last, "");
-    gpu_fence(e);
     return em_icmp(e, LLVMIntEQ, is_last, LLVMConstInt(e->t_i32, 1, 0));
 }
 
@@ -127,7 +134,7 @@ static LLVMValueRef slot_at(gpu_row *w, int a, LLVMValueRef warp) {
     return red_slot(e, w->slots, em_add(e, em_i64s(e, (int64_t)a * WARPS), warp));
 }
 
-/* What the first lane of each warp has, in order. */
+/* What the first lane of each warp has, in order. What lies behind the team's own is loaded too, and does not count. */
 static void combine_warps(gpu_row *w, const gpu_pass *p, red_acc *acc) {
     red *r = w->r;
     emit *e = r->e;
@@ -139,11 +146,11 @@ static void combine_warps(gpu_row *w, const gpu_pass *p, red_acc *acc) {
     gpu_barrier(e);
     for (int a = 0; a < p->n_acc; a++) {
         int j = p->acc[a];
-        acc[a] = gpu_load_partial(w, j, slot_at(w, a, first));
+        LLVMValueRef own = slot_at(w, a, first);
+        acc[a] = gpu_load_partial(w, j, own);
         for (int i = 1; i < WARPS; i++) {
             LLVMValueRef is_ours = em_icmp(e, LLVMIntSGT, warps, em_i64s(e, i));
-            LLVMValueRef at = em_add(e, first, em_select(e, is_ours, em_i64s(e, i), em_i64s(e, 0)));
-            red_acc both = red_merge(r, j, acc[a], gpu_load_partial(w, j, slot_at(w, a, at)));
+            red_acc both = red_merge(r, j, acc[a], gpu_load_partial(w, j, red_slot(e, own, em_i64s(e, i))));
             acc[a] = gpu_select(w, j, is_ours, both, acc[a]);
         }
     }
