@@ -41,6 +41,8 @@ void gpu_limit(emit *e, int threads, int blocks) {
     if (blocks) add_number(e, "nvvm.minctasm", blocks);
 }
 
+void gpu_limit_registers(emit *e, int registers) { add_number(e, "nvvm.maxnreg", registers); }
+
 enum { CTAID, NTID, TID, NCTAID };
 static const char *const special_names[4] = {"ctaid", "ntid", "tid", "nctaid"};
 

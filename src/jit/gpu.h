@@ -23,6 +23,9 @@ typedef struct gpu_span {
 gpu_span gpu_threads(emit *e, char axis);
 /* Threads of a block, where that is not IR_GPU_THREADS, and blocks that one multiprocessor is to hold (0: any). */
 void gpu_limit(emit *e, int threads, int blocks);
+/* Registers of a thread, at most. Not by a number of blocks, which ptxas takes no notice of where a multiprocessor holds
+ * fewer. */
+void gpu_limit_registers(emit *e, int registers);
 /* A loop, after its em_end, that ptxas is not to unroll: that takes registers and time. */
 void gpu_keep_loop(emit *e, const em_loop *l);
 /* v (i64, below 2^32) plus the sign of a loop's i, which is none, but neither LLVM nor ptxas knows: what is computed of

@@ -182,6 +182,16 @@ static void each_column(column *t, LLVMValueRef n, void (*make)(column *t, LLVMV
     em_end(e, &units);
 }
 
+/* As in gpu_row.c: so that a multiprocessor has room for as many threads as it can run, or half of them. */
+static void limit_registers(column *t) {
+    enum { FEW_INSTS = 6, MOST_INSTS = 40 };
+    const ir_kernel *k = t->w->r->k;
+    bool is_wide = t->p.n_acc > 1;
+    for (int i = 0; i < k->n_insts; i++) is_wide |= ir_dtypes[k->inst[i].dtype].bytes > 4; /* arg-reductions too */
+    if (k->n_insts > MOST_INSTS) return;
+    gpu_limit_registers(t->w->r->e, is_wide || k->n_insts > FEW_INSTS ? 64 : 32);
+}
+
 void gpu_emit_columns(gpu_row *w) {
     red *r = w->r;
     emit *e = r->e;
@@ -194,7 +204,7 @@ void gpu_emit_columns(gpu_row *w) {
     for (int a = 0; a < t->p.n_acc; a++) t->acc[a] = gpu_cell_new(w, t->p.acc[a]);
     w->slots = gpu_shared(e, e->t_i64, ROWS * COLUMNS * IR_PARTIAL_BYTES / 8);
     w->is_last = gpu_shared(e, e->t_i32, 1);
-    if (t->p.n_acc <= 2) gpu_limit(e, IR_GPU_THREADS, t->p.n_acc == 1 ? 8 : 6);
+    limit_registers(t);
     em_branch cut = em_if(e, w->is_cut);
     each_column(t, em_mul(e, r->rows, w->chunks), part);
     em_else(e, &cut);

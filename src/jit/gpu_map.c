@@ -109,23 +109,25 @@ static bool is_heavy(const ir_kinst *in) {
            !(math_gpu_has((ir_op)in->op) || in->op == IR_OP_DIV || in->op == IR_OP_RECIPROCAL);
 }
 
-/* Blocks that a multiprocessor is to hold, so that ptxas does not take more registers than it has a use for: with these
- * it spills nothing of all functions alone (ptxas 13). */
-static int blocks_of(const ir_kernel *k) {
+/* Limits the registers of a thread: without one ptxas takes more than it has a use for. With these it spills nothing of
+ * all functions alone (ptxas 13). */
+static void limit_registers(emit *e) {
     enum { MOST_INSTS = 40 };
+    const ir_kernel *k = e->k;
     bool is_heavy_one = k->is_each || k->n_insts > MOST_INSTS;
     for (int i = 0; i < k->n_insts; i++)
         is_heavy_one |= is_heavy(&k->inst[i]) || (k->inst[i].op == IR_K_LOAD && k->inst[i].variant);
-    return k->n_insts > 4 * MOST_INSTS ? 0 : is_heavy_one || k->n_buffers > 6 ? 4 : k->n_buffers > 4 ? 5 : 6;
+    if (k->n_insts > 4 * MOST_INSTS) return;
+    gpu_limit_registers(e, is_heavy_one || k->n_buffers > 6 ? 64 : k->n_buffers > 4 ? 48 : 40);
 }
 
 fusor_status gpu_emit_map(emit *e, fu_error *err) {
     (void)err; /* whatever ir_kernel_verify lets pass can be emitted */
-    gpu_limit(e, IR_GPU_THREADS, blocks_of(e->k));
     if (ir_kernel_is_transposed(e->k)) {
         gpu_emit_turn(e);
         return FUSOR_OK;
     }
+    limit_registers(e);
     map *m = FU_NEW(e->arena, map);
     LLVMValueRef rows = em_i64s(e, 1), zero = em_i64s(e, 0);
     gpu_span x = gpu_threads(e, 'x'), y = gpu_threads(e, 'y');

@@ -654,9 +654,10 @@ static void emit_rows(row *w) {
     if (has_parts) em_endif(e, &cut);
 }
 
-/* Blocks that a multiprocessor is to hold, by what a thread has in registers at once: loads, or what is kept of a row,
- * and accumulators. ptxas 13 spills nothing of sums, softmax and layer_norm then; without a limit it takes more. */
-static int blocks_of(const row *w) {
+/* Registers that a thread may have, by what is in some at once: loads, or what is kept of a row, and accumulators.
+ * Without a limit ptxas takes more, and fewer threads have room; with it, it spills nothing of sums, softmax and layer_norm
+ * for sm_90a. For sm_80 it needs more for the same. */
+static int most_registers(const row *w) {
     const red *r = w->w.r;
     int registers = 0;
     for (int pass = 0; pass < w->n_passes; pass++) {
@@ -670,7 +671,8 @@ static int blocks_of(const row *w) {
         if (of_pass > registers) registers = of_pass;
     }
     registers += r->k->kind == IR_KERNEL_ROW ? kept_registers(w) : 0;
-    return registers <= 20 ? 6 : registers <= 36 ? 5 : registers <= 52 ? 4 : registers <= 68 ? 3 : 2;
+    registers += r->k->kind == IR_KERNEL_ROW && r->k->level == IR_LEVEL_SM80 ? 16 : 0;
+    return registers <= 20 ? 40 : registers <= 36 ? 48 : registers <= 52 ? 64 : registers <= 68 ? 80 : 128;
 }
 
 fusor_status gpu_emit_row(emit *e, fu_error *err) {
@@ -704,7 +706,7 @@ fusor_status gpu_emit_row(emit *e, fu_error *err) {
     if (!w->w.known_team || w->w.known_team > IR_GPU_WARP)
         w->w.slots =
             gpu_shared(e, e->t_i64, (gpu_most_accs(r) + 1) * WARPS * IR_PARTIAL_BYTES / 8); /* one read beyond */
-    gpu_limit(e, IR_GPU_THREADS, blocks_of(w));
+    gpu_limit_registers(e, most_registers(w));
     emit_rows(w);
     return FUSOR_OK;
 }

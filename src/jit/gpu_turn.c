@@ -158,7 +158,7 @@ static void make_tiles(emit *e, turn *t) {
 
 void gpu_emit_turn(emit *e) {
     turn *t = FU_NEW(e->arena, turn);
-    gpu_limit(e, IR_GPU_THREADS, e->k->n_insts <= 8 ? 8 : 4);
+    gpu_limit_registers(e, e->k->n_insts <= 8 ? 32 : 64);
     t->y = e->k->n_dims - 2;
     t->x = e->k->n_dims - 1;
     t->thread_x = gpu_special(e, "tid.x");

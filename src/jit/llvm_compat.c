@@ -104,7 +104,8 @@ unsigned compat_intrinsic(const char *name, unsigned *n_overload, unsigned *n_in
 /* Before LLVM 21 not all limits of a kernel are attributes of its function: they are notes of the module. */
 void compat_note_limits(LLVMModuleRef mod, LLVMValueRef fn) {
 #if LLVM_VERSION_MAJOR < 21
-    static const char *const names[][2] = {{"nvvm.maxntid", "maxntidx"}, {"nvvm.minctasm", "minctasm"}};
+    static const char *const names[][2] = {
+        {"nvvm.maxntid", "maxntidx"}, {"nvvm.minctasm", "minctasm"}, {"nvvm.maxnreg", "maxnreg"}};
     LLVMContextRef ctx = LLVMGetModuleContext(mod);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         unsigned length;
