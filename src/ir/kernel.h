@@ -420,7 +420,7 @@ int64_t ir_kernel_window_step(const ir_kernel *k); /* stride of operand 1 along 
  * [kb][nr]; for each panel queries [D][nr], results [E][nr], largest scores [nr], sums [nr]; with a dot, behind
  * the factors, one element in a row [nr] (the least exponent of keys), and in each panel a row for that of its
  * queries; words lie where the queries and keys do as accumulators; where weights are split, behind that row values
- * turned [E][kb], three parts of kb / 2 rows of words [nr], and products [nr][nr] (one by one: queries [m][D], and as a
+ * turned [E][kb], two parts of kb / 2 rows of words [nr], and products [nr][nr] (one by one: queries [m][D], and as a
  * part: results [m][E], largest scores and sums [lanes]). Layout of shared: for each part and batch results [m][E],
  * largest scores and sums [lanes]. */
 typedef struct ir_attention_dims {
@@ -429,7 +429,7 @@ typedef struct ir_attention_dims {
 ir_attention_dims ir_kernel_attention_dims(const ir_kernel *k);
 ir_dtype ir_kernel_attention_acc(const ir_kernel *k);
 ir_dot ir_kernel_attention_dot(const ir_kernel *k);  /* of the scores; panels alone */
-bool ir_kernel_attention_splits(const ir_kernel *k); /* with it: weights meet the values in three parts of bf16 each */
+bool ir_kernel_attention_splits(const ir_kernel *k); /* with it: weights meet the values in two parts of bf16 each */
 int ir_attention_rows(const ir_kernel *k);
 /* Most parts that the keys of a batch may be in; each has IR_ATTENTION_PART keys or more. */
 enum { IR_ATTENTION_PART = 1024, IR_ATTENTION_PARTS = 64 };

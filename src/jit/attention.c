@@ -124,7 +124,7 @@ static run begin_run(attention *a) {
     if (a->splits) {
         r.turned = r.panels;
         r.parts = attention_at(a, r.turned, em_mul(e, kb, a->values_up));
-        r.sums = attention_at(a, r.parts, num(a, a->kb * a->nr * 3 / 2));
+        r.sums = attention_at(a, r.parts, num(a, a->kb * a->nr));
         r.panels = attention_at(a, r.sums, num(a, a->nr * a->nr));
     }
     if (a->mask >= 0) {

@@ -111,9 +111,6 @@ static inline void attention_put(attention *a, LLVMValueRef v, LLVMValueRef base
 void attention_emit_tiles(attention *a);
 void attention_emit_words(attention *a); /* a->dot */
 void attention_emit_amx(attention *a);   /* a->is_tile */
-/* em_lesser_magnitude of f32. What is infinite or no number counts as subnormal, for a part of a weight may be 0 where
- * the weight is not. */
-LLVMValueRef attention_least_of(attention *a, LLVMValueRef least, LLVMValueRef x);
 void attention_emit_softmax(attention *a);
 /* A bound of key numbers as i32: far ones are as good as none. */
 LLVMValueRef attention_narrow(attention *a, LLVMValueRef bound);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* attention_amx.c: the scores of panels of queries by tile registers, where queries and keys are words of halves
  * (attention_words.c): keys are operand 0 in rows of words along the head, a panel's 32 queries operand 1. And the
- * products of weights and values, where those are bf16: weights, which are f32, are cut into three bf16 parts, and the
+ * products of weights and values, where those are bf16: weights, which are f32, are cut into two bf16 parts, and the
  * values are turned. Else, and where a panel sees a part of a block only, those are made in attention_tile.c. */
 #include "jit/amx.h"
 #include "jit/attention.h"
+#include <string.h>
 
 static LLVMValueRef load(attention *a, LLVMValueRef at) {
     return em_load_ptr(a->e, FUSOR_F32, at, NULL, (unsigned)a->acc_bytes);
@@ -48,11 +49,47 @@ static void emit_scores(attention *a) {
 }
 
 /* ---- weights and values ---- */
-enum { PARTS = 3 }; /* 24 bits of a weight are three times 8 */
+enum { PARTS = 2 };
 
-/* (s, count, parts, words, least): s[count][nr] as the sums of three halves each, parts[PARTS][kb / 2][nr] of words,
- * the last of `words` filled up with zeros. A weight with a subnormal part shows in the exponent; else nothing is
- * lost. */
+/* Rows 2w and 2w + 1 of weights, a vector of each, as words of the parts. The first part is a weight's upper 8 bits, the
+ * second what is left, rounded to 8 bits: no more than 2^-17 of the weight is lost, 128 of the 528 roundings that
+ * the bound has for sums (ref/attention.c). */
+static void split_rows(attention *a, const LLVMValueRef x[2], LLVMValueRef word[PARTS]) {
+    emit *e = a->e;
+    LLVMValueRef part[PARTS][2], high = em_i32(e, (int32_t)0xffff0000u);
+    for (int h = 0; h < 2; h++) {
+        LLVMValueRef bits = em_bits_of_f32(e, x[h]), upper = em_and(e, bits, high);
+        LLVMValueRef rest = em_fsub(e, x[h], LLVMBuildBitCast(e->b, upper, LLVMTypeOf(x[h]), ""));
+        part[0][h] = bits;
+        part[1][h] = em_add(e, em_bits_of_f32(e, rest), em_i32(e, 0x8000));
+    }
+    for (int p = 0; p < PARTS; p++)
+        word[p] = em_or(e, LLVMBuildLShr(e->b, part[p][0], em_i32(e, 16), ""), em_and(e, part[p][1], high));
+}
+
+/* What em_bf16_is_exact is told of the parts of weights, of which `least` is the least (em_lesser_magnitude) and `any`
+ * has the bits that any has, 0x40000000 where one is no number: weights are no more than 1. All are multiples of the
+ * last bit of the least weight, 2^(E - 150), as elements of exponent E - 16 are; none is subnormal where E is 24 and
+ * more. */
+static void store_exponent_of_parts(attention *a, LLVMValueRef least, LLVMValueRef any, LLVMValueRef to) {
+    emit *e = a->e;
+    const char *name = "llvm.vector.reduce.or";
+    LLVMTypeRef type = LLVMTypeOf(any), t = e->t_i32;
+    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID(name, strlen(name)), &type, 1);
+    LLVMValueRef all = LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, &any, 1, "");
+    all = LLVMBuildAnd(e->b, all, LLVMConstInt(t, 0xc0000000u, 0), "");
+    em_store_least_exponent(e, least, to);
+    LLVMValueRef x = LLVMBuildLoad2(e->b, t, to, "");
+    LLVMSetAlignment(x, 4);
+    LLVMValueRef is_bad = LLVMBuildOr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, x, LLVMConstInt(t, 24, 0), ""),
+                                      LLVMBuildICmp(e->b, LLVMIntNE, all, LLVMConstNull(t), ""), "");
+    x = LLVMBuildSelect(e->b, is_bad, LLVMConstInt(t, (uint32_t)-1000, 0),
+                        LLVMBuildSub(e->b, x, LLVMConstInt(t, 16, 0), ""), "");
+    LLVMSetAlignment(LLVMBuildStore(e->b, x, to), 4);
+}
+
+/* (s, count, parts, words, least): s[count][nr], which are not negative, as the sums of two halves each,
+ * parts[PARTS][kb / 2][nr] of words, the last of `words` filled up with zeros. */
 static void emit_split(attention *a) {
     emit *e = a->e;
     LLVMTypeRef parameter[5] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr};
@@ -70,25 +107,23 @@ static void emit_split(attention *a) {
     LLVMValueRef pairs = LLVMBuildLShr(e->b, em_add(e, in[1], one), one, "");
     em_loop w = em_for(e, zero, pairs, one);
     LLVMValueRef least = em_loop_phi(e, &w, LLVMConstAllOnes(t_words)), all = least;
+    LLVMValueRef any = em_loop_phi(e, &w, LLVMConstNull(t_words)), bits = any;
     for (int j = 0; j < a->nr; j += a->lanes) {
-        LLVMValueRef word[PARTS] = {0};
+        LLVMValueRef word[PARTS], x[2];
         for (int h = 0; h < 2; h++) {
             LLVMValueRef row = em_mul(e, em_add(e, em_add(e, w.i, w.i), attention_num(a, h)), nr);
-            LLVMValueRef x = load(a, attention_at(a, in[0], em_add(e, row, attention_num(a, j))));
-            for (int p = 0; p < PARTS; p++) {
-                LLVMValueRef part = p + 1 < PARTS ? em_half_round(e, FUSOR_BF16, x, false) : x;
-                LLVMValueRef bits = LLVMBuildZExt(e->b, em_to_memory(e, FUSOR_BF16, part), t_words, "");
-                all = attention_least_of(a, all, part);
-                word[p] = h ? em_or(e, word[p], em_shl(e, bits, 16)) : bits;
-                if (p + 1 < PARTS) x = em_fsub(e, x, part);
-            }
+            x[h] = load(a, attention_at(a, in[0], em_add(e, row, attention_num(a, j))));
+            all = em_lesser_magnitude(e, all, em_bits_of_f32(e, x[h]));
+            bits = em_or(e, bits, em_bits_of_f32(e, x[h]));
         }
+        split_rows(a, x, word);
         for (int p = 0; p < PARTS; p++) {
             LLVMValueRef to = em_add(e, em_mul(e, w.i, nr), attention_num(a, p * a->kb / 2 * a->nr + j));
             LLVMSetAlignment(LLVMBuildStore(e->b, word[p], attention_at(a, in[2], to)), 4);
         }
     }
     em_loop_next(e, least, all);
+    em_loop_next(e, any, bits);
     em_end(e, &w);
     em_loop z = em_for(e, em_mul(e, pairs, nr), em_mul(e, in[3], nr), attention_num(a, a->lanes));
     for (int p = 0; p < PARTS; p++) {
@@ -96,7 +131,7 @@ static void emit_split(attention *a) {
         LLVMSetAlignment(LLVMBuildStore(e->b, LLVMConstNull(t_words), attention_at(a, in[2], to)), 4);
     }
     em_end(e, &z);
-    em_store_least_exponent(e, least, in[4]);
+    store_exponent_of_parts(a, least, any, in[4]);
     LLVMBuildRetVoid(e->b);
     attention_end(a, o);
 }

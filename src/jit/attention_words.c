@@ -17,7 +17,8 @@ static LLVMValueRef in_order(attention *a, LLVMValueRef halves, int n) {
     return LLVMBuildShuffleVector(a->e->b, halves, halves, LLVMConstVector(index, (unsigned)n), "");
 }
 
-LLVMValueRef attention_least_of(attention *a, LLVMValueRef least, LLVMValueRef x) {
+/* em_lesser_magnitude of f32. What is infinite or no number counts as subnormal. */
+static LLVMValueRef least_of(attention *a, LLVMValueRef least, LLVMValueRef x) {
     emit *e = a->e;
     x = em_and(e, em_bits_of_f32(e, x), em_i32(e, 0x7fffffff));
     return em_lesser_magnitude(e, least,
@@ -44,7 +45,7 @@ static void emit_words_of_rows(attention *a) {
     LLVMValueRef x = em_load_ptr(e, FUSOR_F32, attention_at(a, from, c.i), NULL, (unsigned)a->acc_bytes);
     LLVMValueRef bits = in_order(a, em_to_memory(e, half_type(a), x), a->lanes);
     LLVMSetAlignment(LLVMBuildStore(e->b, bits, em_gep(e, to, i16, c.i)), 2);
-    em_loop_next(e, row_least, attention_least_of(a, row_least, x));
+    em_loop_next(e, row_least, least_of(a, row_least, x));
     em_end(e, &c);
     em_loop z = em_for(e, in[2], em_mul(e, in[3], two), lanes);
     LLVMSetAlignment(LLVMBuildStore(e->b, LLVMConstNull(t_bits), em_gep(e, to, i16, z.i)), 2);
