@@ -232,6 +232,11 @@ enum {
     IR_TUNE_CONTRACT_ROWS = 4,
     /* mr = 1: bytes at the begin of each page of packed panels that are prefetched, IR_PAGE_BYTES: all */
     IR_TUNE_CONTRACT_PAGE_HEAD = 5,
+    /* Tiles (ir_dot_is_tile): words along k, a multiple of 16, of the parts that a K block is made in, one after the
+     * other, < 16: all of it; and panels of columns that each part meets before the next part, >= 1, where operand 1
+     * is packed as a whole. No bit depends on them. */
+    IR_TUNE_CONTRACT_PART = 6,
+    IR_TUNE_CONTRACT_GROUP = 7,
     /* attention: panels of queries in a tile, >= 1 */
     IR_TUNE_ATTENTION_PANELS = 0
 };
@@ -266,13 +271,16 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e);
  * register tile [mr][nr], rows being transposed [max(mr, nr)][lanes], unless operand 1 is packed as a whole a panel of
  * it [min(K, kb)][nr], each of the accumulator type and rounded up to 64 bytes; unless operand 0 is read in place, the
  * packed block [panels][min(K, kb)][mr] and lanes * mr elements that the last store may touch; where K > kb, partial
- * sums of the output block [n panels][m panels][mr][nr]. Direct form: a tile and rows as above, where operand 1 is
+ * sums of the output block [n panels][m panels][mr][nr]; where K blocks are made in parts, the sums of a group's
+ * [panels][m panels][mr][nr]. Direct form: a tile and rows as above, where operand 1 is
  * packed [n panels][K][nr] of it. Layout of shared: [batches of operand 1][n panels][K][nr]: all that phase 1 needs of
  * phase 0. With an ir_dot, K and kb count words of ir_dots[].group elements there, and each K block of a panel begins
- * with its heads[]. K = 0: a head all the same. */
+ * with its heads[]. K = 0: a head all the same. Of tiles, a panel of operand 0 is [words / 16][mr][16]. */
 ir_dtype ir_kernel_contract_acc(const ir_kernel *k);
 ir_dot ir_kernel_contract_dot(const ir_kernel *k);
 int64_t ir_kernel_contract_head_bytes(const ir_kernel *k); /* tile and rows; IR_ROW_SLOTS more with a row program */
+/* Words of the parts that a K block of so many words is made in: all of them, where it is made as a whole. */
+int64_t ir_contract_part(const ir_kernel *k, const int64_t *tune, int64_t words);
 /* Columns of the last panel, in whole vectors, for which it gets a tile of its own; n: as the text has it, -1 where it
  * does not. 0: none, as they would fill a tile, or there are many panels. */
 int ir_kernel_last_columns(const ir_kernel *k, int64_t n);

@@ -35,6 +35,12 @@ int64_t ir_kernel_contract_head_bytes(const ir_kernel *k) {
            (ir_kernel_has_rows(k) ? IR_ROW_SLOTS : 0);
 }
 
+int64_t ir_contract_part(const ir_kernel *k, const int64_t *tune, int64_t words) {
+    enum { STEP = 16 };
+    const int64_t part = tune[IR_TUNE_CONTRACT_PART] / STEP * STEP;
+    return ir_dot_is_tile(ir_kernel_contract_dot(k)) && part >= STEP && part < words ? part : words;
+}
+
 int ir_kernel_last_columns(const ir_kernel *k, int64_t n) {
     enum { MOST_PANELS = 32 };
     if (k->kind != IR_KERNEL_CONTRACT || ir_level_is_gpu(k->level) || k->is_direct || k->tile.mr <= 1) return 0;
@@ -158,6 +164,10 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
         out->scratch_bytes +=
             ir_round_up((mc * mr * (kc + dot->heads[0]) + ir_levels[k->level].lanes * mr) * bytes, 64);
     if (kk > kb) out->scratch_bytes += ir_round_up(mc * nc * mr * nr * bytes, 64);
+    if (ir_contract_part(k, tune, kc) < kc) {
+        const int64_t group = tune[IR_TUNE_CONTRACT_B] == IR_CONTRACT_B_PACKED ? tune[IR_TUNE_CONTRACT_GROUP] : 1;
+        out->scratch_bytes += mc * (group < 1 ? 1 : group > nc ? nc : group) * mr * nr * bytes;
+    }
     if (tune[IR_TUNE_CONTRACT_B] != IR_CONTRACT_B_PACKED) {
         out->scratch_bytes += ir_round_up((kc + dot->heads[1]) * nr * bytes, 64);
         out->tiles[0] = out->shared_bytes = 0;

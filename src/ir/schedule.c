@@ -110,7 +110,7 @@ ir_features ir_contract_features(ir_target target, ir_dtype a, ir_dtype b, ir_dt
     case IR_DOT_I8: return target.features & (IR_FEATURE_VNNI | IR_FEATURE_AVXVNNI);
     case IR_DOT_BF16: return IR_FEATURE_BF16;
     case IR_DOT_TILE_I8: return IR_FEATURE_AMXINT8;
-    case IR_DOT_TILE_BF16: return IR_FEATURE_AMXBF16;
+    case IR_DOT_TILE_BF16: return target.features & (IR_FEATURE_AMXBF16 | IR_FEATURE_BF16); /* the latter rounds */
     case IR_DOT_TILE_F16: return IR_FEATURE_AMXFP16;
     default: return 0;
     }
@@ -136,11 +136,10 @@ ir_features ir_window_features(ir_target target, ir_dtype w, ir_dtype x, ir_dtyp
  * K blocks of the bytes of an f32 panel; of bf16, of as many elements, since that is part of the order.
  * Tiles: 2 x 2 of them in 4 of the 8 registers, so that each step's four loads (8 cycles each, two ports) stay behind
  * its four products (16 cycles each, one after the other, 52 until a sum can be added to: Intel's optimization manual).
- * Wider forms, 1 x 4 or 3 x 1, load more for each product. kb: panels of both operands of 32 KB: less than L1 (48 KB)
- * each, but not together, so up to 64 bytes a cycle come from L2. Half of it would want 32, and pass sums of each tile
- * through memory twice as often. Not measured. */
+ * Wider forms, 1 x 4 or 3 x 1, load more for each product. kb: 4 KB of a row, so that sums seldom are added in memory;
+ * what of a block stays in L1 is the launch's to say (IR_TUNE_CONTRACT_PART). */
 ir_tile ir_dot_tile(ir_level level, ir_dot dot, int64_t m, int64_t n) {
-    if (ir_dot_is_tile(dot)) return (ir_tile){32, 32, 256 * ir_dots[dot].group};
+    if (ir_dot_is_tile(dot)) return (ir_tile){32, 32, 1024 * ir_dots[dot].group};
     ir_tile t = dot == IR_DOT_I8    ? ir_contract_tile_of(level, FUSOR_F32, m, n)
                 : dot == IR_DOT_I16 ? ir_contract_tile(level, FUSOR_I32)
                                     : ir_contract_tile(level, FUSOR_F32);

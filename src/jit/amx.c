@@ -61,39 +61,74 @@ void amx_configure(emit *e, const amx_product *p) {
 void amx_release(emit *e) { instruction(e, "llvm.x86.tilerelease", NULL, 0); }
 
 /* ---- products ---- */
-static void load(emit *e, int tile, LLVMValueRef from, LLVMValueRef stride) {
-    instruction(e, "llvm.x86.tileloadd64", (LLVMValueRef[]){tile_number(e, tile), from, stride}, 3);
+static void load(emit *e, const char *how, int tile, LLVMValueRef from, LLVMValueRef stride) {
+    instruction(e, how, (LLVMValueRef[]){tile_number(e, tile), from, stride}, 3);
 }
 
-/* With so many tiles of rows and columns. */
-static void multiply(emit *e, const amx_product *p, int high, int wide) {
-    LLVMValueRef line = em_i64s(e, AMX_LINE_BYTES), half = em_i64s(e, AMX_ROW_BYTES);
-    LLVMValueRef lower = em_mul(e, p->a_row, em_i64s(e, AMX_SIDE));
+/* Where the tile of sums i, j is among rows so far apart. */
+static LLVMValueRef part_of(emit *e, LLVMValueRef sums, LLVMValueRef row, int i, int j) {
+    if (i) sums = behind(e, sums, em_mul(e, row, em_i64s(e, AMX_SIDE)));
+    return j ? behind(e, sums, em_i64s(e, j * AMX_ROW_BYTES)) : sums;
+}
+
+static void begin_sums(emit *e, const amx_product *p, int high, int wide) {
+    LLVMValueRef line = em_i64s(e, AMX_LINE_BYTES);
+    em_branch begin = {0};
+    if (p->is_begin) begin = em_if(e, p->is_begin);
     for (int i = 0; i < high; i++)
         for (int j = 0; j < wide; j++)
             instruction(e, "llvm.x86.tilezero", (LLVMValueRef[]){tile_number(e, SUM + 2 * i + j)}, 1);
+    if (!p->is_begin) return;
+    em_else(e, &begin);
+    for (int i = 0; i < high; i++)
+        for (int j = 0; j < wide; j++)
+            load(e, "llvm.x86.tileloadd64", SUM + 2 * i + j, part_of(e, p->from, line, i, j), line);
+    em_endif(e, &begin);
+}
+
+/* Where operand 0 goes by once while operand 1 stays in L1, its tiles are asked for as what is read once. (512 cubed,
+ * bf16, on a core with 48 KB of L1: 1.3 times as fast; without, 0.6 to 0.8 of what registers alone reach.) */
+static void make_steps(emit *e, const amx_product *p, int high, int wide, bool a_stays) {
+    LLVMValueRef line = em_i64s(e, AMX_LINE_BYTES), half = em_i64s(e, AMX_ROW_BYTES);
+    LLVMValueRef lower = em_mul(e, p->a_row, em_i64s(e, AMX_SIDE));
     em_loop l = em_for(e, em_i64s(e, 0), p->words, em_i64s(e, AMX_SIDE));
     LLVMValueRef a = em_loop_phi(e, &l, p->a), b[3] = {em_loop_phi(e, &l, p->b)};
     int n = 1;
     for (; n < 3 && p->more[n - 1]; n++) b[n] = em_loop_phi(e, &l, p->more[n - 1]);
     for (int q = 0; q < n; q++)
         for (int i = 0; i < high; i++) {
-            if (!q) load(e, TILE_A + i, i ? behind(e, a, lower) : a, p->a_row);
+            if (!q)
+                load(e, a_stays ? "llvm.x86.tileloadd64" : "llvm.x86.tileloaddt164", TILE_A + i,
+                     i ? behind(e, a, lower) : a, p->a_row);
             for (int j = 0; j < wide; j++) {
-                if (!i) load(e, TILE_B + j, j ? behind(e, b[q], half) : b[q], line);
+                if (!i) load(e, "llvm.x86.tileloadd64", TILE_B + j, j ? behind(e, b[q], half) : b[q], line);
                 LLVMValueRef in[3] = {tile_number(e, SUM + 2 * i + j), tile_number(e, TILE_A + i),
                                       tile_number(e, TILE_B + j)};
                 instruction(e, p->name, in, 3);
             }
         }
-    em_loop_next(e, a, behind(e, a, em_i64s(e, AMX_ROW_BYTES)));
+    em_loop_next(e, a, behind(e, a, p->a_step));
     for (int q = 0; q < n; q++) em_loop_next(e, b[q], behind(e, b[q], em_i64s(e, AMX_SIDE * AMX_LINE_BYTES)));
     em_end(e, &l);
+}
+
+/* With so many tiles of rows and columns. */
+static void multiply(emit *e, const amx_product *p, int high, int wide) {
+    LLVMValueRef row = p->to_row ? p->to_row : em_i64s(e, AMX_LINE_BYTES);
+    begin_sums(e, p, high, wide);
+    const bool is_known = LLVMIsConstant(p->a_stays);
+    em_branch stays = {0};
+    if (!is_known) stays = em_if(e, p->a_stays);
+    make_steps(e, p, high, wide, true);
+    if (!is_known) {
+        em_else(e, &stays);
+        make_steps(e, p, high, wide, false);
+        em_endif(e, &stays);
+    }
     for (int i = 0; i < high; i++)
-        for (int j = 0; j < wide; j++) {
-            LLVMValueRef to = behind(e, p->to, em_i64s(e, i * AMX_SIDE * AMX_LINE_BYTES + j * AMX_ROW_BYTES));
-            instruction(e, "llvm.x86.tilestored64", (LLVMValueRef[]){tile_number(e, SUM + 2 * i + j), to, line}, 3);
-        }
+        for (int j = 0; j < wide; j++)
+            instruction(e, "llvm.x86.tilestored64",
+                        (LLVMValueRef[]){tile_number(e, SUM + 2 * i + j), part_of(e, p->to, row, i, j), row}, 3);
 }
 
 void amx_multiply(emit *e, const amx_product *p) {
@@ -125,20 +160,40 @@ static LLVMValueRef elements(emit *e, LLVMValueRef words, bool is_upper) {
     return LLVMBuildBitCast(e->b, words, LLVMVectorType(e->t_f32, AMX_SIDE), "");
 }
 
-/* A row and two vectors of columns at a time. */
+/* Vector j of row r of the sums that a product begins with. */
+static LLVMValueRef slow_begin(emit *e, const amx_product *p, LLVMValueRef r, int j) {
+    LLVMTypeRef type = LLVMVectorType(e->t_f32, AMX_SIDE);
+    LLVMValueRef zero = LLVMConstNull(type);
+    if (!p->is_begin) return zero;
+    LLVMValueRef at = behind(e, p->from, em_mul(e, r, em_i64s(e, AMX_LINE_BYTES)));
+    LLVMValueRef x = LLVMBuildLoad2(e->b, type, behind(e, at, em_i64s(e, j * AMX_ROW_BYTES)), "");
+    LLVMSetAlignment(x, 4);
+    return em_select(e, p->is_begin, zero, x);
+}
+
+/* Word l of each step of a row: where the step begins. */
+static LLVMValueRef slow_step(emit *e, const amx_product *p, LLVMValueRef row, LLVMValueRef words) {
+    LLVMValueRef step = LLVMBuildUDiv(e->b, words, em_i64s(e, AMX_SIDE), "");
+    return behind(e, row, em_mul(e, step, p->a_step));
+}
+
+/* A row and two vectors of columns at a time. What the sums begin with is read though it may not be used: it is memory
+ * of ours. */
 void amx_multiply_bf16_slowly(emit *e, const amx_product *p) {
     LLVMTypeRef t_words = LLVMVectorType(e->t_i32, AMX_SIDE), t_sums = LLVMVectorType(e->t_f32, AMX_SIDE);
     LLVMValueRef zero = LLVMConstNull(t_sums), one = em_i64s(e, 1), side = em_i64s(e, AMX_SIDE), sum[2], part[2][2];
     em_loop r = em_for(e, em_i64s(e, 0), p->rows, one);
-    LLVMValueRef a = behind(e, p->a, em_mul(e, r.i, p->a_row));
+    LLVMValueRef row = behind(e, p->a, em_mul(e, r.i, p->a_row)), begin[2];
+    for (int j = 0; j < 2; j++) begin[j] = slow_begin(e, p, r.i, j);
     em_loop step = em_for(e, em_i64s(e, 0), p->words, side);
-    for (int j = 0; j < 2; j++) sum[j] = em_loop_phi(e, &step, zero);
-    em_loop l = em_for(e, step.i, em_add(e, step.i, side), one);
+    for (int j = 0; j < 2; j++) sum[j] = em_loop_phi(e, &step, begin[j]);
+    LLVMValueRef a = slow_step(e, p, row, step.i), b = behind(e, p->b, em_mul(e, step.i, em_i64s(e, AMX_LINE_BYTES)));
+    em_loop l = em_for(e, em_i64s(e, 0), side, one);
     for (int j = 0; j < 4; j++) part[j / 2][j % 2] = em_loop_phi(e, &l, zero);
     LLVMValueRef x = em_load_splat(e, t_words, em_gep(e, a, e->t_i32, l.i), 2);
-    LLVMValueRef b = behind(e, p->b, em_mul(e, l.i, em_i64s(e, AMX_LINE_BYTES)));
+    LLVMValueRef line = behind(e, b, em_mul(e, l.i, em_i64s(e, AMX_LINE_BYTES)));
     for (int j = 0; j < 2; j++) {
-        LLVMValueRef y = LLVMBuildLoad2(e->b, t_words, behind(e, b, em_i64s(e, j * AMX_ROW_BYTES)), "");
+        LLVMValueRef y = LLVMBuildLoad2(e->b, t_words, behind(e, line, em_i64s(e, j * AMX_ROW_BYTES)), "");
         LLVMSetAlignment(y, 4);
         for (int h = 0; h < 2; h++)
             em_loop_next(e, part[j][h], em_mad(e, elements(e, x, h), elements(e, y, h), part[j][h]));
@@ -146,7 +201,7 @@ void amx_multiply_bf16_slowly(emit *e, const amx_product *p) {
     em_end(e, &l);
     for (int j = 0; j < 2; j++) em_loop_next(e, sum[j], em_fadd(e, sum[j], em_fadd(e, part[j][0], part[j][1])));
     em_end(e, &step);
-    LLVMValueRef to = behind(e, p->to, em_mul(e, r.i, em_i64s(e, AMX_LINE_BYTES)));
+    LLVMValueRef to = behind(e, p->to, em_mul(e, r.i, p->to_row ? p->to_row : em_i64s(e, AMX_LINE_BYTES)));
     for (int j = 0; j < 2; j++)
         LLVMSetAlignment(LLVMBuildStore(e->b, sum[j], behind(e, to, em_i64s(e, j * AMX_ROW_BYTES))), 4);
     em_end(e, &r);

@@ -13,11 +13,17 @@ typedef struct amx_product {
     LLVMValueRef config;        /* amx_begin */
     LLVMValueRef rows, is_high; /* of operand 0, up to 32; i1: more than 16 */
     LLVMValueRef is_wide;       /* i1: more than 16 columns; NULL: always */
-    LLVMValueRef a, a_row, b;   /* operand 0: rows a_row bytes apart; operand 1: [words][AMX_COLUMNS] */
+    /* Operand 0: rows a_row bytes apart, of which the next AMX_ROW_BYTES are a_step behind. Operand 1:
+     * [words][AMX_COLUMNS]. */
+    LLVMValueRef a, a_row, a_step, b;
+    LLVMValueRef a_stays; /* i1: operand 0 is read again soon, from L1 */
     LLVMValueRef
         more[2]; /* NULL, or what is multiplied with operand 0 too, after operand 1 in each step, into the same sums */
-    LLVMValueRef words; /* along k, a multiple of AMX_SIDE */
-    LLVMValueRef to;    /* sums [rows][AMX_COLUMNS] */
+    LLVMValueRef words;    /* along k, a multiple of AMX_SIDE */
+    LLVMValueRef to;       /* sums [rows][AMX_COLUMNS] */
+    LLVMValueRef to_row;   /* bytes from one of those rows to the next; NULL: AMX_LINE_BYTES */
+    LLVMValueRef is_begin; /* i1: sums begin at 0, else at those `from`, [rows][AMX_COLUMNS]; NULL: at 0 */
+    LLVMValueRef from;
 } amx_product;
 /* At the entry of a function: memory for configurations. */
 LLVMValueRef amx_begin(emit *e);

@@ -22,6 +22,8 @@ static void emit_scores(attention *a) {
     amx_product p = {.name = a->dot == IR_DOT_TILE_F16 ? "llvm.x86.tdpfp16ps" : "llvm.x86.tdpbf16ps",
                      .config = amx_begin(e),
                      .a_row = em_mul(e, in[3], attention_num(a, a->acc_bytes)),
+                     .a_step = attention_num(a, AMX_ROW_BYTES),
+                     .a_stays = LLVMConstInt(e->t_i1, 1, 0),
                      .b = in[2],
                      .words = in[3]};
     LLVMValueRef is_exact = em_bf16_is_exact(e, in[5], in[6]);
@@ -51,8 +53,8 @@ static void emit_scores(attention *a) {
 /* ---- weights and values ---- */
 enum { PARTS = 2 };
 
-/* Rows 2w and 2w + 1 of weights, a vector of each, as words of the parts. The first part is a weight's upper 8 bits, the
- * second what is left, rounded to 8 bits: no more than 2^-17 of the weight is lost, 128 of the 528 roundings that
+/* Rows 2w and 2w + 1 of weights, a vector of each, as words of the parts. The first part is a weight's upper 8 bits,
+ * the second what is left, rounded to 8 bits: no more than 2^-17 of the weight is lost, 128 of the 528 roundings that
  * the bound has for sums (ref/attention.c). */
 static void split_rows(attention *a, const LLVMValueRef x[2], LLVMValueRef word[PARTS]) {
     emit *e = a->e;
@@ -148,6 +150,8 @@ static void emit_values(attention *a) {
     amx_product p = {.name = "llvm.x86.tdpbf16ps",
                      .config = amx_begin(e),
                      .a_row = em_mul(e, in[2], attention_num(a, a->acc_bytes)),
+                     .a_step = attention_num(a, AMX_ROW_BYTES),
+                     .a_stays = LLVMConstInt(e->t_i1, 1, 0),
                      .b = in[3],
                      .words = in[2],
                      .to = in[4]};

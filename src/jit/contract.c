@@ -247,7 +247,8 @@ static void pack_runs(contract *c, int operand, LLVMValueRef dst, LLVMValueRef f
 void contract_emit_pack(contract *c, int operand) {
     emit *e = c->e;
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
-    contract_outer *o = contract_begin(c, operand ? PACK1 : PACK0, operand ? "pack1" : "pack0", parameter, 7, false);
+    const bool is_quick = c->is_tile && !operand; /* next to products of tiles its time counts */
+    contract_outer *o = contract_begin(c, operand ? PACK1 : PACK0, operand ? "pack1" : "pack0", parameter, 7, is_quick);
     LLVMValueRef in[7];
     LLVMGetParams(e->fn, in);
     contract_decode_batch(c, in[2], operand ? ir_kernel_varies(c->k, c->operand[1]) : UINT32_MAX);
@@ -258,17 +259,21 @@ void contract_emit_pack(contract *c, int operand) {
     LLVMValueRef dst = element(c, in[1], em_mul(e, l.i, elements)), panel = em_add(e, in[3], l.i);
     LLVMValueRef first = operand ? contract_decode_columns(c, em_mul(e, panel, num(c, rows))) : first_row(c, panel);
     LLVMValueRef filled = num(c, rows); /* rows of the panel */
+    bool has_head = c->heads[operand];
     if (c->copies_a && !operand) {
-        filled = em_min(e, em_sub(e, c->m, first), filled);
-        if (contract_is_plain_load(c, 0)) contract_copy_rows(c, dst, first, filled, in[5], in[6]);
-        else contract_pack_values(c, dst, first, filled, in[5], in[6]);
+        LLVMValueRef left = em_min(e, em_sub(e, c->m, first), filled);
+        if (!contract_is_plain_load(c, 0)) contract_pack_values(c, dst, first, left, in[5], in[6]);
+        else if (c->is_tile) contract_copy_tiles(c, dst, first, left, in[5], in[6]);
+        else contract_copy_rows(c, dst, first, left, in[5], in[6]);
+        if (!c->is_tile) filled = left;
+        has_head &= !c->is_tile || !contract_is_plain_load(c, 0);
     } else if (c->n_outer_k) pack_runs(c, operand, dst, first, in[5], in[6]);
     else contract_pack(c, operand, dst, first, in[5], in[6]);
-    if (c->heads[operand])
+    if (has_head)
         contract_call(c, HEAD,
                       (LLVMValueRef[]){dst, element(c, dst, num(c, -rows)), contract_in_words(c, in[6]), filled}, 4);
     em_end(e, &l);
-    em_demote_nests(e);
+    if (!is_quick) em_demote_nests(e);
     contract_end(c, o);
 }
 
@@ -296,7 +301,8 @@ static void emit_pack_phase(contract *c) {
 
 /* ---- phase 1: a tile is a block of MC x NC elements of one batch ---- */
 typedef struct block {
-    LLVMValueRef k0, k_count, packed, in_place, edge, a_in_place, a, batch, b_batch, partial;
+    LLVMValueRef k0, k_count, packed, in_place, edge, a_in_place, a, batch, b_batch, partial, sums;
+    LLVMValueRef m_count, n_first, n_count, n_panels; /* its panels; all of the columns */
 } block;
 
 /* k with several dims: into the run that it is in; its place there. */
@@ -316,8 +322,10 @@ static LLVMValueRef jump_of(contract *c, int buffer) {
 }
 
 /* Where the panel of columns begins, and c->b_stride, c->b_jump: in the packed operand; or where it lies, but for what
- * is left of the last one, which is no whole panel; or in scratch, where it is packed for this block. */
-static LLVMValueRef panel_to_read(contract *c, const block *s, LLVMValueRef packed, LLVMValueRef panel) {
+ * is left of the last one, which is no whole panel; or in scratch, where it is packed for this block, by its first part
+ * (is_begin; NULL: it has one). */
+static LLVMValueRef panel_to_read(contract *c, const block *s, LLVMValueRef packed, LLVMValueRef panel,
+                                  LLVMValueRef is_begin) {
     emit *e = c->e;
     LLVMValueRef nr = num(c, c->nr), here = NULL, stride = NULL, jump = NULL;
     LLVMBasicBlockRef start = LLVMGetInsertBlock(e->b), own = em_block(e, "own"), pack = em_block(e, "pack");
@@ -338,7 +346,10 @@ static LLVMValueRef panel_to_read(contract *c, const block *s, LLVMValueRef pack
         LLVMBuildCondBr(e->b, em_and(e, s->in_place, is_whole), ready, pack);
     } else LLVMBuildBr(e->b, pack);
     LLVMPositionBuilderAtEnd(e->b, pack);
+    em_branch begin = {0};
+    if (is_begin) begin = em_if(e, is_begin);
     contract_call_pack(c, 1, s->edge, s->b_batch, panel, num(c, 1), s->k0, s->k_count);
+    if (is_begin) em_endif(e, &begin);
     LLVMBasicBlockRef pack_end = LLVMGetInsertBlock(e->b);
     LLVMBuildBr(e->b, ready);
     LLVMPositionBuilderAtEnd(e->b, ready);
@@ -360,7 +371,7 @@ static void block_of_a(contract *c, const block *s, LLVMValueRef m_first, LLVMVa
     LLVMValueRef k = num(c, c->mr * c->acc_bytes), words = em_min(e, c->k_words, num(c, c->kb / c->group));
     LLVMValueRef next = em_mul(e, em_add(e, words, num(c, c->heads[0])), k);
     LLVMValueRef row_bytes = em_mul(e, tile_in[CONTRACT_COUNT], bytes);
-    LLVMValueRef jump = NULL;
+    LLVMValueRef jump = NULL, step = num(c, ir_dots[c->dot].step * c->packed_bytes);
     LLVMBasicBlockRef ready = em_block(e, "ready"), here = NULL;
     if (s->a_in_place) {
         int buffer = c->k->inst[c->operand[0]].index;
@@ -374,7 +385,7 @@ static void block_of_a(contract *c, const block *s, LLVMValueRef m_first, LLVMVa
         *c = outer;
         if (c->n_outer_k) jump = em_mul(e, jump_of(c, buffer), bytes);
         row = next_row = em_mul(e, e->stride[buffer][c->dim_m], num(c, c->packed_bytes));
-        k = c->dot ? bytes : em_mul(e, e->stride[buffer][c->dim_k], bytes);
+        k = c->is_tile ? step : c->dot ? bytes : em_mul(e, e->stride[buffer][c->dim_k], bytes);
         LLVMBuildBr(e->b, ready);
         LLVMPositionBuilderAtEnd(e->b, pack);
     }
@@ -384,6 +395,10 @@ static void block_of_a(contract *c, const block *s, LLVMValueRef m_first, LLVMVa
     LLVMPositionBuilderAtEnd(e->b, ready);
     LLVMValueRef from_pack[5] = {s->a, c->copies_a ? row_bytes : bytes,
                                  c->copies_a ? bytes : num(c, c->mr * c->acc_bytes), next, zero};
+    if (c->is_tile) {
+        from_pack[1] = step;
+        from_pack[2] = em_mul(e, step, num(c, c->mr));
+    }
     LLVMValueRef in_place[5] = {a, row, k, zero, next_row};
     for (int i = 0; i < 5; i++)
         tile_in[CONTRACT_A + i] = here ? contract_merge(c, from_pack[i], packed, in_place[i], here) : from_pack[i];
@@ -396,6 +411,76 @@ static void put_word(contract *c, LLVMValueRef told, int word, LLVMValueRef valu
     emit *e = c->e;
     if (LLVMTypeOf(value) == e->t_i1) value = LLVMBuildZExt(e->b, value, e->t_i64, "");
     LLVMSetAlignment(LLVMBuildStore(e->b, value, em_gep(e, told, e->t_i64, num(c, word))), 8);
+}
+
+/* ir_contract_part of the K block; at least 16. */
+static LLVMValueRef part_of_k(contract *c) {
+    emit *e = c->e;
+    LLVMValueRef step = num(c, ir_dots[c->dot].step / c->group), all = em_min(e, c->k_words, num(c, c->kb / c->group));
+    LLVMValueRef part = em_and(e, e->tune[IR_TUNE_CONTRACT_PART], em_sub(e, num(c, 0), step));
+    part = em_select(e, em_icmp(e, LLVMIntSGE, part, step), part, all);
+    return em_max(e, em_min(e, part, all), step);
+}
+
+/* A panel that is packed by this block is there as long as it is the only one of its group. */
+static LLVMValueRef group_of_panels(contract *c, const block *s) {
+    LLVMValueRef one = num(c, 1), n = em_max(c->e, c->e->tune[IR_TUNE_CONTRACT_GROUP], one);
+    return em_select(c->e, s->packed, n, one);
+}
+
+/* The tiles of the block's panel j of columns. */
+static void emit_panel(contract *c, const block *s, LLVMValueRef told, LLVMValueRef j, LLVMValueRef is_begin) {
+    emit *e = c->e;
+    LLVMValueRef one = num(c, 1), zero = num(c, 0), panel = em_add(e, s->n_first, j);
+    LLVMValueRef pb = element(c, panel_of_b(c, s->b_batch, panel, s->n_panels), block_of_panel(c, s->k0));
+    put_word(c, told, CONTRACT_B, panel_to_read(c, s, pb, panel, is_begin));
+    put_word(c, told, CONTRACT_B_K, em_mul(e, c->b_stride, num(c, c->acc_bytes)));
+    /* One row panel waits for memory anyway. */
+    LLVMValueRef has_next =
+        em_and(e, em_icmp(e, LLVMIntSLT, em_add(e, j, one), s->n_count), em_icmp(e, LLVMIntSGT, s->m_count, one));
+    LLVMValueRef panel_bytes = em_mul(e, words_of_panel(c), num(c, c->nr * c->acc_bytes));
+    put_word(c, told, CONTRACT_B_NEXT, em_select(e, em_and(e, s->packed, has_next), panel_bytes, zero));
+    if (c->mr == 1) {
+        LLVMValueRef is_stream = em_icmp(e, LLVMIntEQ, c->b_stride, num(c, c->nr));
+        put_word(c, told, CONTRACT_PAGE_HEAD,
+                 em_select(e, is_stream, e->tune[IR_TUNE_CONTRACT_PAGE_HEAD], num(c, IR_PAGE_BYTES)));
+    }
+    if (c->n_outer_k) put_word(c, told, CONTRACT_B_JUMP, em_mul(e, c->b_jump, num(c, c->acc_bytes)));
+    put_word(c, told, CONTRACT_N0, em_mul(e, panel, num(c, c->nr)));
+    LLVMValueRef before = em_mul(e, em_mul(e, j, s->m_count), num(c, c->mr * c->nr));
+    put_word(c, told, CONTRACT_PARTIAL, element(c, s->partial, before));
+    LLVMValueRef tile_of[2] = {e->args, told};
+    if (c->k->last_columns) {
+        LLVMValueRef left = em_sub(e, c->n, em_mul(e, panel, num(c, c->nr)));
+        left = em_and(e, em_add(e, left, num(c, c->lanes - 1)), num(c, -c->lanes));
+        em_branch b = em_if(e, em_icmp(e, LLVMIntEQ, left, num(c, c->k->last_columns)));
+        contract_call(c, LAST_TILE, tile_of, 2);
+        em_else(e, &b);
+        contract_call(c, TILE, tile_of, 2);
+        em_endif(e, &b);
+    } else contract_call(c, TILE, tile_of, 2);
+}
+
+/* Of tiles: groups of panels of columns; for each part of the K block, the panels of the group. A part of a panel stays
+ * in L1 while the row panels go by, and the sums of a group in L2 between parts. */
+static void emit_parts(contract *c, const block *s, LLVMValueRef told) {
+    emit *e = c->e;
+    LLVMValueRef one = num(c, 1), zero = num(c, 0), words = contract_in_words(c, s->k_count);
+    LLVMValueRef part = part_of_k(c), group = group_of_panels(c, s);
+    em_loop lg = em_for(e, zero, s->n_count, group);
+    em_loop lp = em_for(e, zero, em_max(e, words, one), part);
+    LLVMValueRef left = em_sub(e, words, lp.i), is_begin = em_icmp(e, LLVMIntEQ, lp.i, zero);
+    put_word(c, told, CONTRACT_FROM, lp.i);
+    put_word(c, told, CONTRACT_COUNT, em_min(e, left, part));
+    put_word(c, told, CONTRACT_IS_BEGIN, is_begin);
+    put_word(c, told, CONTRACT_IS_END, em_icmp(e, LLVMIntSLE, left, part));
+    em_loop lj = em_for(e, lg.i, em_min(e, em_add(e, lg.i, group), s->n_count), one);
+    LLVMValueRef before = em_mul(e, em_mul(e, em_sub(e, lj.i, lg.i), s->m_count), num(c, c->mr * c->nr));
+    put_word(c, told, CONTRACT_SUMS, element(c, s->sums, before));
+    emit_panel(c, s, told, lj.i, is_begin);
+    em_end(e, &lj);
+    em_end(e, &lp);
+    em_end(e, &lg);
 }
 
 static void emit_compute_phase(contract *c) {
@@ -440,11 +525,18 @@ static void emit_compute_phase(contract *c) {
     s.partial = em_gep(e, s.a, e->t_i8, a_bytes);
     s.a = element(c, s.a, num(c, c->heads[0] * c->mr));
     LLVMValueRef kept = NULL;
-    if (has_rows) {
+    if (has_rows || c->is_tile) {
         LLVMValueRef sums = em_mul(e, em_mul(e, a_rows, em_min(e, nc, n_panels)), num(c, c->nr * c->acc_bytes));
         LLVMValueRef has_sums = em_icmp(e, LLVMIntSGT, c->kk, num(c, c->kb));
         kept = em_gep(e, s.partial, e->t_i8,
                       em_select(e, has_sums, em_and(e, em_add(e, sums, num(c, 63)), num(c, -64)), zero));
+    }
+    if (c->is_tile) {
+        s.sums = kept;
+        LLVMValueRef group = em_min(e, group_of_panels(c, &s), em_min(e, nc, n_panels));
+        LLVMValueRef has_parts = em_icmp(e, LLVMIntSLT, part_of_k(c), k_panel);
+        LLVMValueRef bytes = em_mul(e, em_mul(e, a_rows, group), num(c, c->nr * c->acc_bytes));
+        kept = em_gep(e, kept, e->t_i8, em_select(e, has_parts, bytes, zero));
     }
 
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
@@ -462,6 +554,11 @@ static void emit_compute_phase(contract *c) {
     LLVMValueRef m_count = em_min(e, em_sub(e, m_panels, m_first), mc),
                  n_count = em_min(e, em_sub(e, n_panels, n_first), nc);
 
+    s.m_count = m_count;
+    s.n_first = n_first;
+    s.n_count = n_count;
+    s.n_panels = n_panels;
+
     LLVMValueRef row_first = first_row(c, m_first);
     if (has_rows) contract_begin_block(c, kept, batch, row_first, a_rows);
 
@@ -471,7 +568,7 @@ static void emit_compute_phase(contract *c) {
     s.k0 = lk.i;
     s.k_count = em_min(e, em_sub(e, c->kk, lk.i), num(c, c->kb));
     LLVMValueRef tile_in[CONTRACT_TILE_PARAMETERS] = {
-        [CONTRACT_COUNT] = contract_in_words(c, s.k_count),
+        [CONTRACT_COUNT] = contract_in_words(c, s.k_count), /* tiles: of all parts */
         [CONTRACT_M0] = row_first,
         [CONTRACT_PANELS] = m_count,
         [CONTRACT_ROWS_LEFT] = rp.left,
@@ -491,36 +588,12 @@ static void emit_compute_phase(contract *c) {
         if (tile_in[i]) put_word(c, told, i, tile_in[i]);
     if (c->dot == IR_DOT_BF16) put_word(c, told, CONTRACT_SUMS, e->scratch);
 
-    em_loop lj = em_for(e, zero, n_count, one);
-    LLVMValueRef panel = em_add(e, n_first, lj.i);
-    LLVMValueRef pb = element(c, panel_of_b(c, b_batch, panel, n_panels), block_of_panel(c, s.k0));
-    put_word(c, told, CONTRACT_B, panel_to_read(c, &s, pb, panel));
-    put_word(c, told, CONTRACT_B_K, em_mul(e, c->b_stride, num(c, c->acc_bytes)));
-    /* One row panel waits for memory anyway. */
-    LLVMValueRef has_next =
-        em_and(e, em_icmp(e, LLVMIntSLT, em_add(e, lj.i, one), n_count), em_icmp(e, LLVMIntSGT, m_count, one));
-    LLVMValueRef panel_bytes = em_mul(e, words_of_panel(c), num(c, c->nr * c->acc_bytes));
-    put_word(c, told, CONTRACT_B_NEXT, em_select(e, em_and(e, s.packed, has_next), panel_bytes, zero));
-    if (c->mr == 1) {
-        LLVMValueRef is_stream = em_icmp(e, LLVMIntEQ, c->b_stride, num(c, c->nr));
-        put_word(c, told, CONTRACT_PAGE_HEAD,
-                 em_select(e, is_stream, e->tune[IR_TUNE_CONTRACT_PAGE_HEAD], num(c, IR_PAGE_BYTES)));
+    if (c->is_tile) emit_parts(c, &s, told);
+    else {
+        em_loop lj = em_for(e, zero, n_count, one);
+        emit_panel(c, &s, told, lj.i, NULL);
+        em_end(e, &lj);
     }
-    if (c->n_outer_k) put_word(c, told, CONTRACT_B_JUMP, em_mul(e, c->b_jump, num(c, c->acc_bytes)));
-    put_word(c, told, CONTRACT_N0, em_mul(e, panel, num(c, c->nr)));
-    LLVMValueRef before = em_mul(e, em_mul(e, lj.i, m_count), num(c, c->mr * c->nr));
-    put_word(c, told, CONTRACT_PARTIAL, element(c, s.partial, before));
-    LLVMValueRef tile_of[2] = {e->args, told};
-    if (c->k->last_columns) {
-        LLVMValueRef left = em_sub(e, c->n, em_mul(e, panel, num(c, c->nr)));
-        left = em_and(e, em_add(e, left, num(c, c->lanes - 1)), num(c, -c->lanes));
-        em_branch b = em_if(e, em_icmp(e, LLVMIntEQ, left, num(c, c->k->last_columns)));
-        contract_call(c, LAST_TILE, tile_of, 2);
-        em_else(e, &b);
-        contract_call(c, TILE, tile_of, 2);
-        em_endif(e, &b);
-    } else contract_call(c, TILE, tile_of, 2);
-    em_end(e, &lj);
     em_end(e, &lk);
     if (has_rows) contract_end_block(c, kept, batch, row_first, first_row(c, em_add(e, m_first, m_count)), a_rows);
     em_end(e, &t);

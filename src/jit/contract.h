@@ -30,7 +30,8 @@ typedef struct contract {
     ir_dot dot;                                 /* how words are multiplied; NONE: each is one element */
     int group, heads[2];                        /* ir_dots[dot] */
     bool is_tile;                               /* ir_dot_is_tile */
-    bool copies_a;   /* panels of operand 0 are [row][k]: rows of memory, with their words made ready */
+    bool copies_a;   /* panels of operand 0 are [row][k]: rows of memory, with their words made ready; tiles:
+                        [step][row][k of a step] */
     ir_dtype packed; /* type of an element in a word: acc, but with a dot */
     int packed_bytes;
     int acc_bytes, lanes; /* lanes: of the level; programs are evaluated this wide */
@@ -125,7 +126,9 @@ fusor_status contract_emit_direct(contract *c, fu_error *err); /* the whole kern
  * operand 1 that are prefetched. The first FULL of the PANELS panels have mr rows, one behind them ROWS_LEFT. PARTIAL:
  * their partial sums, one tile behind the other.
  * Only with several dims of k: after LEFT elements along k, then after each RUN, the step is A_JUMP, B_JUMP. Only with
- * DOT_BF16: SUMS is a tile in memory. */
+ * DOT_BF16: SUMS is a tile in memory. Only tiles: A_K is bytes from one step to the next; what is made is the part of
+ * COUNT words that begins FROM words behind the K block, whose first and last part IS_BEGIN and IS_END tell; between
+ * them, sums are in SUMS, one tile behind the other. */
 enum {
     CONTRACT_A,
     CONTRACT_A_ROW,
@@ -147,6 +150,9 @@ enum {
     CONTRACT_IS_LATER,
     CONTRACT_IS_LAST,
     CONTRACT_SUMS,
+    CONTRACT_FROM,
+    CONTRACT_IS_BEGIN,
+    CONTRACT_IS_END,
     CONTRACT_LEFT,
     CONTRACT_RUN,
     CONTRACT_A_JUMP,
@@ -157,7 +163,11 @@ enum {
 contract_outer *contract_begin_tile(contract *c, contract_function f);
 LLVMValueRef contract_tile_in(contract *c, int word);
 void contract_emit_tiles(contract *c);
-void contract_emit_amx_tile(contract *c); /* contract_amx.c: c->is_tile */
+/* contract_amx.c: c->is_tile. */
+void contract_emit_amx_tile(contract *c);
+/* Operand 0 where it is rows of memory, into a panel: `rows` rows of it; and its head. */
+void contract_copy_tiles(contract *c, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef rows, LLVMValueRef k_first,
+                         LLVMValueRef k_count);
 LLVMValueRef contract_tile_load(contract *c, LLVMValueRef ptr, int align);
 
 /* ---- contract_dot.c: words of several elements ---- */
@@ -171,7 +181,7 @@ bool contract_is_flipped(const contract *c);
 int contract_padding(const contract *c, int operand);
 /* (panel, its head, words along k, rows): writes the head in front of the panel. Where an operand has heads[]. */
 void contract_emit_head(contract *c);
-/* contract_pack of operand 0 where c->copies_a; rows: of them. */
+/* contract_pack of operand 0 where c->copies_a and it is no tile; rows: of them. */
 void contract_copy_rows(contract *c, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef rows, LLVMValueRef k_first,
                         LLVMValueRef k_count);
 /* Words [lanes] of elements [group][lanes], as integers. */
@@ -191,6 +201,9 @@ bool contract_ends_in_registers(const contract *c);
 LLVMValueRef contract_is_whole(contract *c, LLVMValueRef n0); /* i1: has the tile at n0 all its columns? */
 contract_columns *contract_epilogue_begin(contract *c, LLVMValueRef n0);
 void contract_epilogue_row(contract *c, contract_columns *columns, LLVMValueRef m, LLVMValueRef *sum);
+/* Are the sums bf16 that are only stored, where an instruction rounds to those? It takes subnormals for 0; what rounds
+ * again in registers gains nothing by it. */
+bool contract_stores_bf16(const contract *c);
 /* At one point, e->lanes wide; sum: its totals, in the accumulator type. */
 void contract_finish(contract *c, contract_point *at, LLVMValueRef sum);
 
@@ -220,7 +233,7 @@ void contract_end_batch(contract *c, LLVMValueRef kept, LLVMValueRef batch);
 bool contract_is_plain_load(contract *c, int operand);
 void contract_pack(contract *c, int operand, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef k_first,
                    LLVMValueRef k_count);
-/* The same of operand 0 into rows (c->copies_a) where its program is more than a load. rows: of them. */
+/* The same of operand 0 of tiles where its program is more than a load. rows: of them; others repeat the last. */
 void contract_pack_values(contract *c, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef rows, LLVMValueRef k_first,
                           LLVMValueRef k_count);
 #endif

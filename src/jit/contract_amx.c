@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* contract_amx.c: the tile of a contraction on a CPU with tile registers (AMX), which takes the place of
  * contract_tile.c and is called like it: the tiles of one panel of operand 1 and a run of row panels of operand 0, 32 x
- * 32 each.
+ * 32 each; and how rows of memory become panels of operand 0.
  *
  *   per panel      its rows differ from those before: the registers are configured
- *   products       amx.c, into 4 KB of memory
+ *   products       amx.c, from what the part of the K block before left, or 0, into memory: of the last part, straight
+ *                  to the output where that is the sums (stores_sums), or 4 KB of scratch
  *   not the first  add what the blocks before left, a vector at a time
  *   the last       contract_epilogue.c, on what was just stored
  *
- * Where bf16 could be subnormal, which the instruction takes for 0 (contract_is_exact), the same sums in the same order
- * are made by fma (ir/schedule.h). */
+ * Where bf16 could be subnormal, which the instruction takes for 0 (contract_is_exact: of the whole K block, so that no
+ * part begins with sums that the instruction would change), the same sums in the same order are made by fma
+ * (ir/schedule.h). */
 #include "jit/amx.h"
 #include "jit/contract.h"
 
 typedef struct amx {
     contract *c;
     LLVMValueRef in[CONTRACT_TILE_PARAMETERS];
-    LLVMValueRef m0, partial; /* of the panel */
+    LLVMValueRef a, m0, partial, sums; /* of the panel; a: its K block */
+    LLVMValueRef a_from, b_from;       /* bytes to the part */
+    LLVMValueRef is_direct;            /* i1: this part's sums are the output, maybe rounded; NULL: never */
+    int output;                        /* buffer of that; -1: none */
+    bool rounds;                       /* to bf16 */
     amx_product p;
 } amx;
 
@@ -42,24 +48,119 @@ static void add_partial(amx *t) {
     em_end(e, &l);
 }
 
-static void make_panel(amx *t) {
+/* ---- straight to the output ---- */
+/* The buffer, where the program behind the matmul is nothing but a store of the sums of that type, as lines of memory;
+ * else -1. */
+static int stores_sums(const contract *c, ir_dtype type) {
+    int output = -1, stores = 0;
+    for (int i = 0; i < c->k->n_insts; i++) {
+        const ir_kinst *in = &c->k->inst[i];
+        if (in->op != IR_K_STORE) continue;
+        stores++;
+        if (in->in[0] == c->matmul && !in->variant && c->k->buffer[in->index].stride[c->dim_n] == 1 &&
+            c->k->buffer[in->index].dtype == type)
+            output = in->index;
+    }
+    return stores == 1 && c->k->inst[c->matmul].dtype == type && c->k == c->whole ? output : -1;
+}
+
+/* Of one K block, or its last part, and all 32 columns. */
+static void set_direct(amx *t, LLVMValueRef n0) {
     contract *c = t->c;
     emit *e = c->e;
+    if (t->output < 0) return;
+    LLVMValueRef is_whole = em_icmp(e, LLVMIntSGE, em_sub(e, c->n, n0), num(c, c->nr));
+    LLVMValueRef is_only =
+        em_and(e, t->in[CONTRACT_IS_LAST], em_xor(e, t->in[CONTRACT_IS_LATER], LLVMConstInt(e->t_i1, 1, 0)));
+    t->is_direct = em_and(e, em_and(e, is_whole, is_only), t->in[CONTRACT_IS_END]);
+}
+
+/* Element 0 of the panel's tile in the output, and bytes from row to row. */
+static LLVMValueRef output_of(amx *t, LLVMValueRef n0, LLVMValueRef *row_out) {
+    contract *c = t->c;
+    emit *e = c->e;
+    contract_point at = {c, t->m0, n0, NULL, c->dim_n, NULL};
+    const ir_dtype type = c->k->buffer[t->output].dtype;
+    *row_out = em_mul(e, e->stride[t->output][c->dim_m], num(c, ir_dtypes[type].bytes));
+    return em_gep(e, e->base[t->output], em_memory_type(e, type), contract_offset(c, t->output, &at));
+}
+
+/* Rows of sums to bf16, 32 in an instruction. They are not subnormal where the tile was made by instructions. */
+static void store_bf16(amx *t, LLVMValueRef n0) {
+    contract *c = t->c;
+    emit *e = c->e;
+    LLVMValueRef row_bytes, out = output_of(t, n0, &row_bytes);
+    em_loop l = em_for(e, num(c, 0), t->p.rows, num(c, 1));
+    LLVMValueRef to = em_loop_phi(e, &l, out), half[2];
+    LLVMValueRef from = element(c, e->scratch, em_mul(e, l.i, num(c, c->nr)));
+    for (int j = 0; j < 2; j++) half[j] = contract_tile_load(c, element(c, from, num(c, j * AMX_SIDE)), AMX_ROW_BYTES);
+    LLVMValueRef x = em_dot(e, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", (LLVMValueRef[]){half[1], half[0]}, 2);
+    LLVMSetAlignment(LLVMBuildStore(e->b, x, to), 2);
+    em_loop_next(e, to, em_gep(e, to, e->t_i8, row_bytes));
+    em_end(e, &l);
+}
+
+/* ---- a panel ---- */
+/* Where its sums come from and go to. */
+static void set_sums(amx *t, LLVMValueRef n0) {
+    contract *c = t->c;
+    emit *e = c->e;
+    LLVMValueRef is_begin = t->in[CONTRACT_IS_BEGIN], is_end = t->in[CONTRACT_IS_END];
     LLVMValueRef is_last = t->in[CONTRACT_IS_LAST], is_later = t->in[CONTRACT_IS_LATER];
-    t->p.to = em_select(e, em_or(e, is_last, is_later), e->scratch, t->partial);
-    if (c->dot == IR_DOT_TILE_BF16) {
-        em_branch exact = em_if(e, contract_is_exact(c, t->p.a, t->in[CONTRACT_B]));
-        amx_multiply(e, &t->p);
-        em_else(e, &exact);
-        amx_multiply_bf16_slowly(e, &t->p);
-        em_endif(e, &exact);
-    } else amx_multiply(e, &t->p);
-    em_branch later = em_if(e, is_later);
+    t->p.is_begin = is_begin;
+    t->p.from = em_select(e, is_begin, e->scratch, t->sums); /* a K block of one part has no memory for sums */
+    t->p.to = em_select(e, is_end, em_select(e, em_or(e, is_last, is_later), e->scratch, t->partial), t->sums);
+    t->p.to_row = NULL;
+    if (!t->is_direct || t->rounds) return;
+    LLVMValueRef row, out = output_of(t, n0, &row);
+    t->p.to = em_select(e, t->is_direct, out, t->p.to);
+    t->p.to_row = em_select(e, t->is_direct, row, num(c, AMX_LINE_BYTES));
+}
+
+static void finish_panel(amx *t) {
+    contract *c = t->c;
+    emit *e = c->e;
+    em_branch end = em_if(e, t->in[CONTRACT_IS_END]);
+    em_branch later = em_if(e, t->in[CONTRACT_IS_LATER]);
     add_partial(t);
     em_endif(e, &later);
+    LLVMValueRef is_last = t->in[CONTRACT_IS_LAST];
+    if (t->is_direct && !t->rounds) is_last = em_and(e, is_last, em_xor(e, t->is_direct, LLVMConstInt(e->t_i1, 1, 0)));
     em_branch last = em_if(e, is_last);
     contract_call(c, FINISH, (LLVMValueRef[]){e->args, t->in[CONTRACT_BATCH], t->m0, t->in[CONTRACT_N0], t->p.rows}, 5);
     em_endif(e, &last);
+    em_endif(e, &end);
+}
+
+/* By instructions. */
+static void make_exact(amx *t, LLVMValueRef n0) {
+    emit *e = t->c->e;
+    amx_multiply(e, &t->p);
+    em_branch rounds = {0};
+    if (t->is_direct && t->rounds) {
+        rounds = em_if(e, t->is_direct);
+        store_bf16(t, n0);
+        em_else(e, &rounds);
+    }
+    finish_panel(t);
+    if (t->is_direct && t->rounds) em_endif(e, &rounds);
+}
+
+static void make_panel(amx *t, LLVMValueRef n0) {
+    contract *c = t->c;
+    emit *e = c->e;
+    t->p.a = em_gep(e, t->a, e->t_i8, t->a_from);
+    set_sums(t, n0);
+    if (c->dot != IR_DOT_TILE_BF16) {
+        make_exact(t, n0);
+        return;
+    }
+    em_branch exact = em_if(e, contract_is_exact(c, t->a, t->in[CONTRACT_B]));
+    make_exact(t, n0);
+    em_else(e, &exact);
+    amx_multiply_bf16_slowly(e, &t->p);
+    finish_panel(t);
+    em_endif(e, &exact);
 }
 
 void contract_emit_amx_tile(contract *c) {
@@ -67,30 +168,89 @@ void contract_emit_amx_tile(contract *c) {
     contract_outer *o = contract_begin_tile(c, TILE);
     amx t = {.c = c, .p = {.name = product_name(c), .config = amx_begin(e)}};
     for (int i = 0; i < CONTRACT_LEFT; i++) t.in[i] = contract_tile_in(c, i);
-    contract_decode_batch(c, t.in[CONTRACT_BATCH], 0);
+    t.rounds = contract_stores_bf16(c);
+    t.output = stores_sums(c, t.rounds ? FUSOR_BF16 : c->acc);
+    contract_decode_batch(c, t.in[CONTRACT_BATCH], t.output < 0 ? 0 : UINT32_MAX);
     LLVMValueRef n0 = contract_decode_columns(c, t.in[CONTRACT_N0]);
+    const int step_words = ir_dots[c->dot].step / c->group;
     t.p.a_row = t.in[CONTRACT_A_ROW];
-    t.p.b = t.in[CONTRACT_B];
+    t.p.a_step = t.in[CONTRACT_A_K];
+    t.p.a_stays = em_icmp(e, LLVMIntSLE, t.in[CONTRACT_PANELS], num(c, 1));
+    t.a_from = em_mul(e, LLVMBuildUDiv(e->b, t.in[CONTRACT_FROM], num(c, step_words), ""), t.p.a_step);
+    t.b_from = em_mul(e, t.in[CONTRACT_FROM], num(c, AMX_LINE_BYTES));
+    t.p.b = em_gep(e, t.in[CONTRACT_B], e->t_i8, t.b_from);
     t.p.words = t.in[CONTRACT_COUNT];
+    t.p.is_wide = em_icmp(e, LLVMIntSGT, em_sub(e, c->n, n0), num(c, AMX_SIDE));
+    set_direct(&t, n0);
     em_loop l = em_for(e, num(c, 0), t.in[CONTRACT_PANELS], num(c, 1));
     LLVMValueRef configured = em_loop_phi(e, &l, num(c, -1));
-    t.p.a = em_loop_phi(e, &l, t.in[CONTRACT_A]);
+    t.a = em_loop_phi(e, &l, t.in[CONTRACT_A]);
     t.m0 = em_loop_phi(e, &l, t.in[CONTRACT_M0]);
     t.partial = em_loop_phi(e, &l, t.in[CONTRACT_PARTIAL]);
+    t.sums = em_loop_phi(e, &l, t.in[CONTRACT_SUMS]);
     LLVMValueRef is_full = em_icmp(e, LLVMIntSLT, l.i, t.in[CONTRACT_FULL]);
     t.p.rows = em_select(e, is_full, num(c, c->mr), t.in[CONTRACT_ROWS_LEFT]);
     t.p.is_high = em_icmp(e, LLVMIntSGT, t.p.rows, num(c, AMX_SIDE));
-    t.p.is_wide = em_icmp(e, LLVMIntSGT, em_sub(e, c->n, n0), num(c, AMX_SIDE));
     em_branch changed = em_if(e, em_icmp(e, LLVMIntNE, t.p.rows, configured));
     amx_configure(e, &t.p);
     em_endif(e, &changed);
-    make_panel(&t);
+    make_panel(&t, n0);
     em_loop_next(e, configured, t.p.rows);
     LLVMValueRef next_a = em_add(e, em_mul(e, t.p.rows, t.in[CONTRACT_A_NEXT_ROW]), t.in[CONTRACT_A_NEXT]);
-    em_loop_next(e, t.p.a, em_gep(e, t.p.a, e->t_i8, next_a));
+    em_loop_next(e, t.a, em_gep(e, t.a, e->t_i8, next_a));
     em_loop_next(e, t.m0, em_add(e, t.m0, t.p.rows));
     em_loop_next(e, t.partial, element(c, t.partial, num(c, c->mr * c->nr)));
+    em_loop_next(e, t.sums, element(c, t.sums, num(c, c->mr * c->nr)));
     em_end(e, &l);
     amx_release(e);
     contract_end(c, o);
+}
+
+/* ---- rows of memory to panels ---- */
+/* Steps from `begin` to `end` elements along k, `n` at a time; a step behind k_count has none of the last elements.
+ * least: NULL, or the least of magnitudes so far, which is returned. */
+static LLVMValueRef copy_steps(contract *c, LLVMValueRef to, LLVMValueRef from, LLVMValueRef begin, LLVMValueRef end,
+                               int n, LLVMValueRef k_count, LLVMValueRef least) {
+    emit *e = c->e;
+    const int step = ir_dots[c->dot].step;
+    const ir_dtype type = c->packed_bytes == 2 ? FUSOR_I16 : FUSOR_I8;
+    em_loop l = em_for(e, begin, end, num(c, n * step));
+    LLVMValueRef all = least ? em_loop_phi(e, &l, least) : NULL, next = all;
+    for (int i = 0; i < n; i++) {
+        LLVMValueRef k = i ? em_add(e, l.i, num(c, i * step)) : l.i;
+        LLVMValueRef mask = k_count ? em_mask(e, em_sub(e, k_count, k)) : NULL;
+        LLVMValueRef x = em_load_ptr(e, type, em_gep(e, from, c->t_packed, k), mask, (unsigned)c->packed_bytes);
+        LLVMValueRef at = em_gep(e, to, c->t_packed, em_mul(e, k, num(c, c->mr)));
+        LLVMSetAlignment(LLVMBuildStore(e->b, x, at), AMX_ROW_BYTES);
+        if (least) next = em_lesser_magnitude(e, next, em_and(e, x, em_splat(e, LLVMConstInt(e->t_i16, 0x7fff, 0))));
+    }
+    if (least) em_loop_next(e, all, next);
+    em_end(e, &l);
+    return all;
+}
+
+/* Rows that the panel has not stay as they are: tiles are configured without them. */
+void contract_copy_tiles(contract *c, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef rows, LLVMValueRef k_first,
+                         LLVMValueRef k_count) {
+    emit *e = c->e;
+    enum { UNROLL = 4 };
+    const int step = ir_dots[c->dot].step, buffer = c->k->inst[c->operand[0]].index;
+    const bool has_head = c->heads[0];
+    contract_point at = {c, first, NULL, k_first, -1, NULL};
+    LLVMValueRef base = em_gep(e, e->base[buffer], c->t_packed, contract_offset(c, buffer, &at));
+    LLVMValueRef zero = num(c, 0), many = em_and(e, k_count, num(c, -UNROLL * step)),
+                 whole = em_and(e, k_count, num(c, -step));
+    e->lanes = step;
+    em_loop r = em_for(e, zero, rows, num(c, 1));
+    LLVMValueRef none = has_head ? LLVMConstAllOnes(em_vec(e, e->t_i16)) : NULL;
+    LLVMValueRef least = has_head ? em_loop_phi(e, &r, none) : NULL, found;
+    LLVMValueRef from = em_gep(e, base, c->t_packed, em_mul(e, r.i, e->stride[buffer][c->dim_m]));
+    LLVMValueRef to = em_gep(e, dst, e->t_i8, em_mul(e, r.i, num(c, AMX_ROW_BYTES)));
+    found = copy_steps(c, to, from, zero, many, UNROLL, NULL, least);
+    found = copy_steps(c, to, from, many, whole, 1, NULL, found);
+    found = copy_steps(c, to, from, whole, k_count, 1, k_count, found);
+    if (has_head) em_loop_next(e, least, found);
+    em_end(e, &r);
+    if (has_head) em_store_least_exponent(e, least, element(c, dst, num(c, -c->mr)));
+    e->lanes = c->lanes;
 }

@@ -20,14 +20,19 @@ static void store_all(contract *c, contract_point *at, em_values *v) {
     }
 }
 
-/* Vectors of sums as the matmul's type. By the instruction that rounds to bf16 where its products are made by
- * vdpbf16ps, and it is only stored: what rounds again in registers gains nothing. */
-static void round_sums(contract *c, LLVMValueRef *sum, int n) {
-    const ir_dtype t = c->k->inst[c->matmul].dtype;
-    bool is_stored = c->dot == IR_DOT_BF16 && t == FUSOR_BF16 && c->e->lanes == 16;
+bool contract_stores_bf16(const contract *c) {
+    const bool has_rounding = c->dot == IR_DOT_BF16 || (c->dot == IR_DOT_TILE_BF16 && c->k->features & IR_FEATURE_BF16);
+    bool is_stored = has_rounding && c->k->inst[c->matmul].dtype == FUSOR_BF16 && c->lanes == 16;
     for (int i = 0; i < c->k->n_insts && is_stored; i++)
         for (int j = 0; j < c->k->inst[i].n_in; j++)
             is_stored &= c->k->inst[i].in[j] != c->matmul || c->k->inst[i].op == IR_K_STORE;
+    return is_stored;
+}
+
+/* Vectors of sums as the matmul's type. */
+static void round_sums(contract *c, LLVMValueRef *sum, int n) {
+    const ir_dtype t = c->k->inst[c->matmul].dtype;
+    const bool is_stored = c->e->lanes == 16 && contract_stores_bf16(c);
     if (is_stored) em_bf16_round(c->e, sum, n);
     for (int i = 0; i < n && !is_stored; i++) sum[i] = em_cast(c->e, sum[i], c->acc, t);
 }

@@ -3,7 +3,7 @@
  *
  * Lanes go along the rows of the panel (its elements are then stored as they come; the last ones under masks, with AVX2
  * where these are loads of neighbours) unless memory is contiguous along k and not along rows: then they go along k, and
- * square blocks are transposed in registers. Operand 0 of some words is packed row by row (contract_pack_values). */
+ * square blocks are transposed in registers. Operand 0 of tiles is packed as such (contract_pack_values). */
 #include "jit/contract.h"
 
 /* Lanes along k: something varies along k with stride 1, and nothing would have to be gathered. */
@@ -318,45 +318,48 @@ void contract_pack(contract *c, int operand, LLVMValueRef dst, LLVMValueRef firs
     else pack_along_rows(c, operand, dst, first, valid, k_first, k_count);
 }
 
-/* ---- rows of values ---- */
+/* ---- values of operand 0, for tiles ---- */
 /* Row by row, its last vectors filled up with padding. */
 static void pack_rows_along_k(contract *c, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef rows,
                               LLVMValueRef k_first, LLVMValueRef k_count) {
     emit *e = c->e;
+    const int step = ir_dots[c->dot].step, row_bytes = step * c->packed_bytes;
     LLVMValueRef words = contract_in_words(c, k_count), whole = em_and(e, k_count, em_i64s(e, -c->lanes));
-    LLVMValueRef end = em_mul(e, words, em_i64s(e, c->group));
+    LLVMValueRef end = em_mul(e, words, em_i64s(e, c->group)), last = em_sub(e, rows, em_i64s(e, 1));
     LLVMValueRef padding = LLVMConstInt(c->t_packed, (unsigned)contract_padding(c, 0), 0);
-    em_loop r = em_for(e, em_i64s(e, 0), rows, em_i64s(e, 1));
-    LLVMValueRef to = at_index(c, dst, em_mul(e, r.i, words));
+    em_loop r = em_for(e, em_i64s(e, 0), em_i64s(e, c->mr), em_i64s(e, 1));
+    LLVMValueRef to = at_byte(c, dst, em_mul(e, r.i, em_i64s(e, row_bytes)));
+    LLVMValueRef row = em_add(e, first, em_min(e, r.i, last));
     for (int is_masked = 0; is_masked < 2; is_masked++) {
         em_loop l = em_for(e, is_masked ? whole : em_i64s(e, 0), is_masked ? end : whole, em_i64s(e, c->lanes));
         LLVMValueRef mask = is_masked ? em_mask(e, em_sub(e, k_count, l.i)) : NULL;
-        contract_point at = point(c, 0, em_add(e, first, r.i), em_add(e, k_first, l.i), c->dim_k, mask);
+        contract_point at = point(c, 0, row, em_add(e, k_first, l.i), c->dim_k, mask);
         LLVMValueRef x = operand_value(c, 0, &at);
         if (mask) x = em_select(e, mask, x, em_splat(e, padding));
-        store_packed(c, x, at_element(c, to, l.i));
+        LLVMValueRef before = em_mul(e, em_and(e, l.i, em_i64s(e, -step)), em_i64s(e, c->mr)); /* whole steps */
+        store_packed(c, x, at_element(c, to, em_add(e, before, em_and(e, l.i, em_i64s(e, step - 1)))));
         em_end(e, &l);
     }
     em_end(e, &r);
 }
 
 /* Step by step along k: [words][mr] in the part of scratch where rows are turned, which is of that size; from there to
- * rows. Those that the panel has not are any. */
+ * rows of a step. Those that the panel has not are any. */
 static void pack_rows_turned(contract *c, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef k_first,
                              LLVMValueRef k_count) {
     emit *e = c->e;
     int step = ir_dots[c->dot].step, side = step / c->group, in_lane = 16 / c->acc_bytes;
-    LLVMValueRef words = contract_in_words(c, k_count), valid = em_sub(e, c->m, first);
+    LLVMValueRef apart = em_i64s(e, side), valid = em_sub(e, c->m, first);
     LLVMValueRef row = em_i64s(e, c->mr * c->acc_bytes);
     source from = {.row = {NULL, row}, .lane = em_mul(e, row, em_i64s(e, in_lane))};
     for (int i = 2; i < in_lane; i++) from.row[i] = em_mul(e, row, em_i64s(e, i));
     em_loop l = em_for(e, em_i64s(e, 0), k_count, em_i64s(e, step));
     LLVMValueRef left = em_min(e, em_sub(e, k_count, l.i), em_i64s(e, step));
     pack_along_rows(c, 0, c->staging, first, valid, em_add(e, k_first, l.i), left);
-    LLVMValueRef to = at_index(c, dst, contract_word_of(c, l.i));
+    LLVMValueRef to = at_index(c, dst, em_mul(e, contract_word_of(c, l.i), em_i64s(e, c->mr)));
     em_loop r = em_for(e, em_i64s(e, 0), em_i64s(e, c->mr), em_i64s(e, in_lane));
     from.at = at_index(c, c->staging, r.i);
-    transpose(c, &from, at_index(c, to, em_mul(e, r.i, words)), words, side, 0);
+    transpose(c, &from, at_index(c, to, em_mul(e, r.i, apart)), apart, side, 0);
     em_end(e, &r);
     em_end(e, &l);
 }

@@ -394,9 +394,11 @@ LLVMValueRef contract_tile_in(contract *c, int word) {
     emit *e = c->e;
     const bool is_pointer =
         word == CONTRACT_A || word == CONTRACT_B || word == CONTRACT_PARTIAL || word == CONTRACT_SUMS;
+    const bool is_flag =
+        word == CONTRACT_IS_LATER || word == CONTRACT_IS_LAST || word == CONTRACT_IS_BEGIN || word == CONTRACT_IS_END;
     LLVMValueRef at = em_gep(e, LLVMGetParam(e->fn, 1), e->t_i64, num(c, word));
     LLVMValueRef x = LLVMBuildLoad2(e->b, is_pointer ? e->t_ptr : e->t_i64, at, "");
-    return word == CONTRACT_IS_LATER || word == CONTRACT_IS_LAST ? em_icmp(e, LLVMIntNE, x, num(c, 0)) : x;
+    return is_flag ? em_icmp(e, LLVMIntNE, x, num(c, 0)) : x;
 }
 
 static void emit_tile(contract *c, contract_function f) {

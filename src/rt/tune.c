@@ -296,6 +296,32 @@ static int64_t page_head(void) {
     return rt_host_caches()->l1d_bytes <= SMALL_L1 ? FIRST_LINES : IR_PAGE_BYTES;
 }
 
+/* Tiles: a block of rows of operand 0 stays in half of L2, and what it meets of a panel of columns in L1, which is a
+ * part of it where K is long; the sums of a group of panels wait in a quarter of L2 for the next part. One panel of rows
+ * meets each column once, so nothing has to stay. Operand 0 is copied once for up to 2048 columns, and as long as sums
+ * of several K blocks are kept for 1024. (One core with 48 KB of L1 and 2 MB of L2, bf16, a loop of tile instructions:
+ * 512 cubed, with panels of 32 KB, 1694 Gop/s; 1024 and 2048 cubed, whole panels of 64 and 128 KB, up to 1070. Blocks
+ * of all rows instead of a MB of them: 0.65 of that and less. Parts are not measured.) */
+static int64_t tile_rows(const contraction *c) {
+    const int64_t panel = ir_times(c->kc * c->bytes, c->k->tile.mr);
+    return clamp(rt_host_caches()->l2_bytes / 2 / at_least_one(panel), 1, c->mp);
+}
+
+static int64_t tile_columns(const contraction *c) {
+    return clamp((c->kk > c->k->tile.kb ? 1024 : 2048) / at_least_one(c->k->tile.nr), 1, c->np);
+}
+
+static void tune_parts(const contraction *c, int64_t *tune) {
+    enum { STEP = 16 };
+    const int64_t row = c->bytes * c->k->tile.nr, tile = row * c->k->tile.mr, l1 = rt_host_caches()->l1d_bytes;
+    const int64_t mc = tune[IR_TUNE_CONTRACT_MC] / c->k->tile.mr, most = at_least_one(l1 * 2 / 3 / row);
+    tune[IR_TUNE_CONTRACT_PART] = 0;
+    tune[IR_TUNE_CONTRACT_GROUP] = 1;
+    if (mc <= 1 || c->kc * row <= l1 * 3 / 4) return;
+    tune[IR_TUNE_CONTRACT_PART] = ir_round_up(ir_ceil_div(c->kc, ir_ceil_div(c->kc, most)), STEP);
+    tune[IR_TUNE_CONTRACT_GROUP] = at_least_one(rt_host_caches()->l2_bytes / 4 / (mc * tile));
+}
+
 /* The block of operand 0 and, where K has several blocks, the block of sums stay in L2 while panels of operand 1 stream
  * by. For more tiles than that gives, the team cuts columns where operand 0 is read in place, else rows: a block of
  * columns packs operand 0 anew, and is worth that where rows alone would leave threads without work for more than a
@@ -306,12 +332,15 @@ static void tune_contract(const ir_kernel *k, const int64_t *size, const int64_t
     enum { TILE_PRODUCTS = 64 << 10 }; /* a tile of fewer is not worth taking */
     contraction c = measure(k, size, stride);
     int64_t mr = at_least_one(k->tile.mr), nr = at_least_one(k->tile.nr), l2 = rt_host_caches()->l2_bytes;
-    bool in_place = is_a_in_place(&c);
+    bool in_place = is_a_in_place(&c), is_tile = ir_dot_is_tile(ir_kernel_contract_dot(k));
     int64_t nc = clamp(1024 / nr, 1, c.np); /* in register tiles from here on; 512 packs operand 0 twice at
                                                                        1024 columns: 3 % slower (Zen 5, fusor bench) */
     int64_t row_bytes = (c.kc + (c.kk > k->tile.kb ? nc * nr : 0)) * c.bytes * mr;
     int64_t mc = clamp(l2 * 6 / 10 / row_bytes, 1, c.mp);
-    if (n_threads > 1 && in_place) {
+    if (is_tile) {
+        mc = tile_rows(&c);
+        nc = tile_columns(&c);
+    } else if (n_threads > 1 && in_place) {
         mc = clamp(l2 * 6 / 5 / (c.kc * c.bytes * mr), 1, c.mp);
         if (c.kk > k->tile.kb) nc = clamp(l2 / (mc * mr * nr * c.bytes), 1, nc);
     }
@@ -328,6 +357,7 @@ static void tune_contract(const ir_kernel *k, const int64_t *size, const int64_t
     }
     tune[IR_TUNE_CONTRACT_MC] = ir_ceil_div(c.mp, m_blocks) * mr;
     tune[IR_TUNE_CONTRACT_NC] = ir_ceil_div(c.np, n_blocks) * nr;
+    if (is_tile) tune_parts(&c, tune);
     tune[IR_TUNE_CONTRACT_A_IN_PLACE] = in_place;
     tune[IR_TUNE_CONTRACT_PAGE_HEAD] = page_head();
     tune[IR_TUNE_CONTRACT_B] = is_b_in_place(&c)               ? IR_CONTRACT_B_IN_PLACE
@@ -496,15 +526,18 @@ enum {
 /* Rows of a contraction that a row program goes on with. A block as wide as n keeps them in L2, unless it would be so
  * flat that each row of tiles streams all of operand 1, or there were fewer blocks than threads: then phase 2 reads
  * them from memory. */
-static void tune_contract_rows(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
+static void tune_contract_rows(const ir_kernel *k, const int64_t *size, const int64_t *stride, int n_threads,
+                               int64_t *tune) {
     int64_t mr = at_least_one(k->tile.mr), nr = at_least_one(k->tile.nr), kb = at_least_one(k->tile.kb),
             bytes = ir_dtypes[ir_kernel_contract_acc(k)].bytes;
     int64_t m = product(k, size, "m"), n = product(k, size, "n"), kk = product(k, size, "k"),
             batches = product(k, size, "b");
     int64_t mp = at_least_one(ir_ceil_div(m, mr)), np = at_least_one(ir_ceil_div(n, nr)),
             l2 = rt_host_caches()->l2_bytes;
+    const ir_dot dot = ir_kernel_contract_dot(k);
+    const int64_t words = ir_dot_is_tile(dot) ? ir_dot_words(dot, clamp(kk, 1, kb)) : clamp(kk, 1, kb);
     int64_t row_bytes =
-        ir_times(clamp(kk, 1, kb) + (kk > kb ? ir_times(np, nr) : 0), bytes * mr) + ir_kernel_row_value_bytes(k, mr, n);
+        ir_times(words + (kk > kb ? ir_times(np, nr) : 0), bytes * mr) + ir_kernel_row_value_bytes(k, mr, n);
     int64_t mc = clamp(l2 * 6 / 10 / at_least_one(row_bytes), 0, mp < HIGH_PANELS ? mp : HIGH_PANELS);
     bool is_flat = mc < mp && mc < FLAT_PANELS && ir_times(ir_times(kk, np * nr), bytes) > l2;
     if (mc < 1 || is_flat || (n_threads > 1 && ir_times(batches, mp) < 2 * (int64_t)n_threads)) {
@@ -518,6 +551,10 @@ static void tune_contract_rows(const ir_kernel *k, const int64_t *size, int n_th
     tune[IR_TUNE_CONTRACT_MC] = mc * mr;
     tune[IR_TUNE_CONTRACT_NC] = ir_times(np, nr);
     if (mc < mp && tune[IR_TUNE_CONTRACT_B] == IR_CONTRACT_B_BY_BLOCK) tune[IR_TUNE_CONTRACT_B] = IR_CONTRACT_B_PACKED;
+    if (ir_dot_is_tile(dot)) {
+        const contraction c = measure(k, size, stride);
+        tune_parts(&c, tune);
+    }
 }
 
 /* Panels of queries that share what a tile does for a block of keys: as many as stay in half of L2 with the block, as
@@ -547,7 +584,7 @@ void rt_tune(const ir_kernel *k, const int64_t *size, const int64_t *stride, int
             break;
         }
         tune_contract(k, size, stride, n_threads, tune);
-        if (ir_kernel_has_rows(k)) tune_contract_rows(k, size, n_threads, tune);
+        if (ir_kernel_has_rows(k)) tune_contract_rows(k, size, stride, n_threads, tune);
         break;
     case IR_KERNEL_WINDOW: tune_window(k, size, n_threads, tune); break;
     case IR_KERNEL_ATTENTION: tune_attention(k, size, n_threads, tune); break;

@@ -477,10 +477,11 @@ static void check_sizes(const problem *p, int count) {
     for (int i = 0; i < count; i++) {
         shape s = {{1, 1}, any_of(mn, 19), any_of(mn, 19), any_of(ks, 17)};
         if (i % 8 == 7)
-            s = (shape){{1, 1},
-                        any_of(mn, 9),
-                        any_of(mn, 9),
-                        any_of((int64_t[]){511, 512, 513, 1024, 1031, 2047, 2048, 2051}, k.tile.kb > 512 ? 8 : 5)};
+            s = (shape){
+                {1, 1},
+                any_of(mn, 9),
+                any_of(mn, 9),
+                any_of((int64_t[]){511, 512, 513, 1024, 1031, 2047, 2048, 2051, 4096, 4131}, k.tile.kb > 512 ? 10 : 5)};
         for (int d = 0; d < p->n_batch; d++) s.batch[d] = 1 + (int64_t)(random_bits() % 3);
         if (p->baked_n) s.n = p->baked_n;
         if (p->baked_k) s.k = p->baked_k;
@@ -489,6 +490,10 @@ static void check_sizes(const problem *p, int count) {
             s.n = (1 + i % 2) * k.tile.nr + p->last * lanes - (int64_t)(random_bits() % (unsigned)lanes);
         int64_t tune[IR_TUNE_COUNT] = {any_of(blocks, 5) * k.tile.mr, any_of(blocks, 5) * k.tile.nr,
                                        (int64_t)(random_bits() % 3), (int64_t)(random_bits() & 1)};
+        if (ir_dot_is_tile(ir_kernel_contract_dot(&k))) {
+            tune[IR_TUNE_CONTRACT_PART] = any_of((int64_t[]){0, 16, 32, 40, 256, 5000}, 6);
+            tune[IR_TUNE_CONTRACT_GROUP] = any_of(blocks, 5);
+        }
         check(p, &k, c.run, &s, tune, i & 1);
     }
     munmap(c.map, c.bytes);
@@ -580,16 +585,20 @@ static void check_dots(ir_dtype a, ir_dtype b, int n_values, int count) {
         if (targets[t].features && !ir_contract_features(targets[t], a, b, acc)) continue;
         long before[AMX_KINDS];
         for (amx_kind i = 0; i < AMX_KINDS; i++) before[i] = amx_count(i);
-        for (int i = 0; i < 8; i++) {
-            problem p = plain((int)targets[t].level, a, i & 4 ? SCALED_A : i & 1 ? TWO_OUTPUTS : BIAS_RELU);
+        for (int i = 0; i < 10; i++) {
+            problem p = plain((int)targets[t].level, a,
+                              i >= 8  ? PLAIN
+                              : i & 4 ? SCALED_A
+                              : i & 1 ? TWO_OUTPUTS
+                                      : BIAS_RELU);
             p.in_b = b;
             p.features = targets[t].features;
             p.out = acc;
             p.transpose_a = i & 1;
             p.transpose_b = i & 2;
-            p.gap = i == 6;
+            p.gap = i == 6 || i == 9;
             p.values = i % n_values;
-            p.n_batch = i == 5;
+            p.n_batch = i == 5 || i == 9;
             p.last = i == 2 || i == 6;
             p.a_batched[0] = true;
             if (i == 3 || i == 7) { /* the tile for few columns; short K blocks */
@@ -1060,7 +1069,8 @@ Test(convolution, columns_of_one_row_are_loaded_without_masks, .init = text_star
     free(r.data);
 }
 
-/* The loop over steps of the largest tile: four loads for four products, and no vector instruction. */
+/* The loops over steps of the largest tile, of which one reads operand 0 past L1: four loads for four products, and no
+ * vector instruction. */
 Test(contract, a_step_of_tiles_is_four_products) {
     static const struct {
         ir_dtype a, b;
@@ -1075,24 +1085,27 @@ Test(contract, a_step_of_tiles_is_four_products) {
         p.features = TILES;
         ir_kernel k = describe(&p);
         fusor_codegen_result r = generate(&k, FUSOR_CODEGEN_ASM);
-        int loads = 0, products = 0, vectors = 0, loops = 0;
+        int loads = 0, past = 0, products = 0, vectors = 0, loops[2] = {0};
         char *line = strstr(r.data, "\nkernel.tile:");
         cr_assert(line);
         for (line++; *line && strncmp(line, ".Lfunc_end", 10); line = strchr(line, '\n') + 1) {
             char text[160];
             snprintf(text, sizeof text, "%.*s", (int)strcspn(line, "\n"), line);
             loads += strncmp(text, "\ttileloadd", 10) == 0;
+            past += strncmp(text, "\ttileloaddt1", 12) == 0;
             products += strncmp(text, cases[i].product, strlen(cases[i].product)) == 0;
             vectors += strstr(text, "%zmm") || strstr(text, "%ymm") || strstr(text, "%xmm");
             if (text[0] != '.' && strncmp(text, "\tj", 2) != 0) continue;
             if (products == 4) { /* to the end of the loop */
                 cr_assert_eq(loads, 4, "%s: %d loads", cases[i].product, loads);
                 cr_assert_eq(vectors, 0, "%s: %d vector instructions", cases[i].product, vectors);
-                loops++;
+                cr_assert(past == 0 || past == 2);
+                loops[past > 0]++;
             }
-            loads = products = vectors = 0;
+            loads = past = products = vectors = 0;
         }
-        cr_assert_eq(loops, 1, "%s: %d loops of four products", cases[i].product, loops);
+        cr_assert(loops[0] == 1 && loops[1] == 1, "%s: %d and %d loops of four products", cases[i].product, loops[0],
+                  loops[1]);
         free(r.data);
     }
 }

@@ -177,6 +177,32 @@ Test(tune, contract_tiles_are_even) {
         }
 }
 
+/* Of tiles, a part of a panel of columns stays in L1, the rows that go by in half of L2 and what waits in a quarter. */
+Test(tune, parts_of_tiles) {
+    ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
+    k.level = IR_LEVEL_V4;
+    k.features = IR_FEATURE_AMXBF16;
+    for (int i = 0; i < 2; i++) k.inst[i] = (ir_kinst){.op = IR_K_LOAD, .dtype = FUSOR_BF16, .index = (uint16_t)i};
+    k.inst[2] = (ir_kinst){.op = IR_OP_MATMUL, .dtype = FUSOR_F32, .n_in = 2, .in = {0, 1}};
+    k.tile = ir_dot_tile(IR_LEVEL_V4, IR_DOT_TILE_BF16, -1, -1);
+    const int64_t l1 = rt_host_caches()->l1d_bytes, l2 = rt_host_caches()->l2_bytes, row = 32 * 4;
+    for (int a = 0; a < N_SIZES - 2; a++)
+        for (int c = 0; c < N_SIZES - 2; c++)
+            for (int t = 0; t < 5; t++) {
+                int64_t size[3] = {sizes[a], 4096, sizes[c]}, tune[IR_TUNE_COUNT];
+                rt_tune(&k, size, NULL, threads[t], tune);
+                const int64_t panels = tune[IR_TUNE_CONTRACT_MC] / 32, part = tune[IR_TUNE_CONTRACT_PART];
+                const int64_t words = ir_dot_words(IR_DOT_TILE_BF16, size[2] < 2048 ? size[2] : 2048);
+                cr_assert(panels >= 1 && tune[IR_TUNE_CONTRACT_MC] % 32 == 0 && tune[IR_TUNE_CONTRACT_NC] % 32 == 0);
+                cr_assert(panels == 1 || panels * words * row <= l2 / 2);
+                cr_assert(part % 16 == 0 && part >= 0 && tune[IR_TUNE_CONTRACT_GROUP] >= 1);
+                const int64_t stays = ir_contract_part(&k, tune, words) * row;
+                cr_assert(panels == 1 || stays <= l1 * 3 / 4, "%ld of %ld bytes", (long)stays, (long)l1);
+                cr_assert(tune[IR_TUNE_CONTRACT_GROUP] == 1 ||
+                          tune[IR_TUNE_CONTRACT_GROUP] * panels * 32 * row <= l2 / 4);
+            }
+}
+
 Test(tune, rows_of_a_small_contraction_are_shared) {
     ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
     int64_t size[3] = {64, 64, 64}, tune[IR_TUNE_COUNT];
