@@ -86,6 +86,10 @@ static void begin_sums(emit *e, const amx_product *p, int high, int wide) {
     em_endif(e, &begin);
 }
 
+static void ask(emit *e, LLVMValueRef ahead, int line) {
+    em_prefetch(e, behind(e, ahead, em_i64s(e, line * EM_LINE_BYTES)), 2);
+}
+
 /* Where operand 0 goes by once while operand 1 stays in L1, its tiles are asked for as what is read once. (512 cubed,
  * bf16, on a core with 48 KB of L1: 1.3 times as fast; without, 0.6 to 0.8 of what registers alone reach.) */
 static void make_steps(emit *e, const amx_product *p, int high, int wide, bool a_stays) {
@@ -93,7 +97,8 @@ static void make_steps(emit *e, const amx_product *p, int high, int wide, bool a
     LLVMValueRef lower = em_mul(e, p->a_row, em_i64s(e, AMX_SIDE));
     em_loop l = em_for(e, em_i64s(e, 0), p->words, em_i64s(e, AMX_SIDE));
     LLVMValueRef a = em_loop_phi(e, &l, p->a), b[3] = {em_loop_phi(e, &l, p->b)};
-    int n = 1;
+    LLVMValueRef ahead = p->ahead ? em_loop_phi(e, &l, p->ahead) : NULL;
+    int n = 1, asked = 0;
     for (; n < 3 && p->more[n - 1]; n++) b[n] = em_loop_phi(e, &l, p->more[n - 1]);
     for (int q = 0; q < n; q++)
         for (int i = 0; i < high; i++) {
@@ -105,8 +110,11 @@ static void make_steps(emit *e, const amx_product *p, int high, int wide, bool a
                 LLVMValueRef in[3] = {tile_number(e, SUM + 2 * i + j), tile_number(e, TILE_A + i),
                                       tile_number(e, TILE_B + j)};
                 instruction(e, p->name, in, 3);
+                if (ahead && asked < AMX_AHEAD) ask(e, ahead, asked++);
             }
         }
+    while (ahead && asked < AMX_AHEAD) ask(e, ahead, asked++);
+    if (ahead) em_loop_next(e, ahead, behind(e, ahead, p->ahead_step));
     em_loop_next(e, a, behind(e, a, p->a_step));
     for (int q = 0; q < n; q++) em_loop_next(e, b[q], behind(e, b[q], em_i64s(e, AMX_SIDE * AMX_LINE_BYTES)));
     em_end(e, &l);

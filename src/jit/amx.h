@@ -6,7 +6,7 @@
  * before it returns. */
 #include "jit/emit.h"
 
-enum { AMX_SIDE = 16, AMX_ROW_BYTES = 64, AMX_COLUMNS = 2 * AMX_SIDE, AMX_LINE_BYTES = AMX_COLUMNS * 4 };
+enum { AMX_SIDE = 16, AMX_ROW_BYTES = 64, AMX_COLUMNS = 2 * AMX_SIDE, AMX_LINE_BYTES = AMX_COLUMNS * 4, AMX_AHEAD = 4 };
 
 typedef struct amx_product {
     const char *name;           /* of the instruction */
@@ -19,6 +19,9 @@ typedef struct amx_product {
     LLVMValueRef a_stays; /* i1: operand 0 is read again soon, from L1 */
     LLVMValueRef
         more[2]; /* NULL, or what is multiplied with operand 0 too, after operand 1 in each step, into the same sums */
+    /* Where not NULL, what is wanted in L2 soon: each step asks for AMX_AHEAD lines, `ahead_step` bytes behind those of
+     * the step before. */
+    LLVMValueRef ahead, ahead_step;
     LLVMValueRef words;    /* along k, a multiple of AMX_SIDE */
     LLVMValueRef to;       /* sums [rows][AMX_COLUMNS] */
     LLVMValueRef to_row;   /* bytes from one of those rows to the next; NULL: AMX_LINE_BYTES */

@@ -437,8 +437,10 @@ static LLVMValueRef group_of_panels(contract *c, const block *s) {
     return em_select(c->e, s->packed, n, one);
 }
 
-/* The tiles of the block's panel j of columns. */
-static void emit_panel(contract *c, const block *s, LLVMValueRef told, LLVMValueRef j, LLVMValueRef is_begin) {
+/* The tiles of the block's panel j of columns. next: bytes from what they read of it to what is read next, of a packed
+ * operand; NULL: that is the same of the next panel. */
+static void emit_panel(contract *c, const block *s, LLVMValueRef told, LLVMValueRef j, LLVMValueRef is_begin,
+                       LLVMValueRef next) {
     emit *e = c->e;
     LLVMValueRef one = num(c, 1), zero = num(c, 0), panel = em_add(e, s->n_first, j);
     LLVMValueRef pb = element(c, panel_of_b(c, s->b_batch, panel, s->n_panels), block_of_panel(c, s->k0));
@@ -448,7 +450,8 @@ static void emit_panel(contract *c, const block *s, LLVMValueRef told, LLVMValue
     LLVMValueRef has_next =
         em_and(e, em_icmp(e, LLVMIntSLT, em_add(e, j, one), s->n_count), em_icmp(e, LLVMIntSGT, s->m_count, one));
     LLVMValueRef panel_bytes = em_mul(e, words_of_panel(c), num(c, c->nr * c->acc_bytes));
-    put_word(c, told, CONTRACT_B_NEXT, em_select(e, em_and(e, s->packed, has_next), panel_bytes, zero));
+    if (next) put_word(c, told, CONTRACT_B_NEXT, em_select(e, s->packed, next, zero));
+    else put_word(c, told, CONTRACT_B_NEXT, em_select(e, em_and(e, s->packed, has_next), panel_bytes, zero));
     if (c->mr == 1) {
         LLVMValueRef is_stream = em_icmp(e, LLVMIntEQ, c->b_stride, num(c, c->nr));
         put_word(c, told, CONTRACT_PAGE_HEAD,
@@ -470,6 +473,22 @@ static void emit_panel(contract *c, const block *s, LLVMValueRef told, LLVMValue
     } else contract_call(c, TILE, tile_of, 2);
 }
 
+/* Bytes from a part of panel j to what comes behind it: the same of the next panel of the group, or the group's next part,
+ * or the next group's first; 0: nothing. */
+static LLVMValueRef next_part(contract *c, const block *s, LLVMValueRef first, LLVMValueRef j, LLVMValueRef end,
+                              LLVMValueRef from, LLVMValueRef is_end, LLVMValueRef part) {
+    emit *e = c->e;
+    LLVMValueRef one = num(c, 1), line = num(c, c->nr * c->acc_bytes), panel = em_mul(e, words_of_panel(c), line);
+    LLVMValueRef behind = em_add(e, j, one), back = em_mul(e, em_sub(e, first, j), panel);
+    LLVMValueRef next =
+        em_select(e, is_end, em_sub(e, panel, em_mul(e, from, line)), em_add(e, back, em_mul(e, part, line)));
+    next = em_select(e, em_icmp(e, LLVMIntSLT, behind, end), panel, next);
+    LLVMValueRef is_last = em_and(e, is_end, em_icmp(e, LLVMIntSGE, behind, s->n_count));
+    LLVMValueRef is_none =
+        em_or(e, is_last, em_icmp(e, LLVMIntSLE, s->m_count, one)); /* that waits for memory anyway */
+    return em_select(e, is_none, num(c, 0), next);
+}
+
 /* Of tiles: groups of panels of columns; for each part of the K block, the panels of the group. A part of a panel stays
  * in L1 while the row panels go by, and the sums of a group in L2 between parts. */
 static void emit_parts(contract *c, const block *s, LLVMValueRef told) {
@@ -483,10 +502,12 @@ static void emit_parts(contract *c, const block *s, LLVMValueRef told) {
     put_word(c, told, CONTRACT_COUNT, em_min(e, left, part));
     put_word(c, told, CONTRACT_IS_BEGIN, is_begin);
     put_word(c, told, CONTRACT_IS_END, em_icmp(e, LLVMIntSLE, left, part));
-    em_loop lj = em_for(e, lg.i, em_min(e, em_add(e, lg.i, group), s->n_count), one);
+    LLVMValueRef group_end = em_min(e, em_add(e, lg.i, group), s->n_count);
+    em_loop lj = em_for(e, lg.i, group_end, one);
     LLVMValueRef before = em_mul(e, em_mul(e, em_sub(e, lj.i, lg.i), s->m_count), num(c, c->mr * c->nr));
     put_word(c, told, CONTRACT_SUMS, element(c, s->sums, before));
-    emit_panel(c, s, told, lj.i, is_begin);
+    emit_panel(c, s, told, lj.i, is_begin,
+               next_part(c, s, lg.i, lj.i, group_end, lp.i, em_icmp(e, LLVMIntSLE, left, part), part));
     em_end(e, &lj);
     em_end(e, &lp);
     em_end(e, &lg);
@@ -603,7 +624,7 @@ static void emit_compute_phase(contract *c) {
     if (c->is_tile) emit_parts(c, &s, told);
     else {
         em_loop lj = em_for(e, zero, n_count, one);
-        emit_panel(c, &s, told, lj.i, NULL);
+        emit_panel(c, &s, told, lj.i, NULL, NULL);
         em_end(e, &lj);
     }
     em_end(e, &lk);

@@ -164,6 +164,19 @@ static void make_panel(amx *t, LLVMValueRef n0) {
     em_endif(e, &exact);
 }
 
+/* The first row panels ask for what of operand 1 is read next, a slice each. Others for what is there. */
+static void set_ahead(amx *t, LLVMValueRef panel) {
+    contract *c = t->c;
+    emit *e = c->e;
+    enum { LINES = AMX_SIDE * AMX_LINE_BYTES / EM_LINE_BYTES, SLICES = LINES / AMX_AHEAD }; /* of a step */
+    LLVMValueRef slice = em_mul(e, t->p.words, num(c, AMX_AHEAD * EM_LINE_BYTES / AMX_SIDE));
+    LLVMValueRef is_any = em_and(e, em_icmp(e, LLVMIntNE, t->in[CONTRACT_B_NEXT], num(c, 0)),
+                                 em_icmp(e, LLVMIntSLT, panel, num(c, SLICES)));
+    LLVMValueRef at = em_add(e, t->in[CONTRACT_B_NEXT], em_mul(e, panel, slice));
+    t->p.ahead = em_gep(e, t->p.b, e->t_i8, em_select(e, is_any, at, num(c, 0)));
+    t->p.ahead_step = em_select(e, is_any, num(c, AMX_AHEAD * EM_LINE_BYTES), num(c, 0));
+}
+
 void contract_emit_amx_tile(contract *c) {
     emit *e = c->e;
     contract_outer *o = contract_begin_tile(c, TILE);
@@ -196,6 +209,7 @@ void contract_emit_amx_tile(contract *c) {
     em_branch changed = em_if(e, em_icmp(e, LLVMIntNE, t.p.rows, configured));
     amx_configure(e, &t.p);
     em_endif(e, &changed);
+    set_ahead(&t, l.i);
     make_panel(&t, n0);
     em_loop_next(e, configured, t.p.rows);
     LLVMValueRef next_a = em_add(e, em_mul(e, t.p.rows, t.in[CONTRACT_A_NEXT_ROW]), t.in[CONTRACT_A_NEXT]);
