@@ -209,6 +209,7 @@ int ir_gpu_attention_width(const ir_kernel *k);
 typedef struct ir_gpu_attention_group {
     int groups, keys, head, width, blocks /* of a multiprocessor */, shared_bytes;
 } ir_gpu_attention_group;
-bool ir_gpu_attention_group_of(const ir_kernel *k, ir_gpu_attention_group *out); /* false: the kernel has no such form */
+bool ir_gpu_attention_group_of(const ir_kernel *k,
+                               ir_gpu_attention_group *out); /* false: the kernel has no such form */
 void ir_gpu_plan_attention(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out);
 #endif

@@ -158,7 +158,8 @@ static void store_pairs(flash *f, int buffer) {
         LLVMValueRef to = result_at(f, buffer, m, n), left = em_sub(e, f->a.n_values, n);
         for (int c = 0; c < of_row; c += 2) {
             const int column = flash_column(f, c);
-            LLVMValueRef *v = f->result + i * of_row + c, pair = flash_pair(f, t, em_fmul(e, v[0], by), em_fmul(e, v[1], by));
+            LLVMValueRef *v = f->result + i * of_row + c,
+                         pair = flash_pair(f, t, em_fmul(e, v[0], by), em_fmul(e, v[1], by));
             em_branch inside = em_if(e, em_icmp(e, LLVMIntSLT, num(f, column), left));
             LLVMSetAlignment(LLVMBuildStore(e->b, pair, em_gep(e, to, e->t_i16, num(f, column))), 4);
             em_endif(e, &inside);
@@ -326,7 +327,8 @@ static void enter_groups(flash *f, const ir_gpu_attention_group *g) {
     f->keys = g->keys;
     f->width = g->width;
     f->weight_line = g->keys + 2 * f->vec;
-    f->weights = em_gep(f->e, f->shared, f->e->t_i8, num(f, 2 * (f->threads / 2 * g->head + 2 * g->keys * (g->head + g->width))));
+    f->weights = em_gep(f->e, f->shared, f->e->t_i8,
+                        num(f, 2 * (f->threads / 2 * g->head + 2 * g->keys * (g->head + g->width))));
 }
 
 fusor_status gpu_emit_attention(emit *e, fu_error *err) {

@@ -7,8 +7,8 @@
  *
  * By fma, thread (x, y) of FLASH_SIDE x FLASH_GROUPS has queries y + FLASH_GROUPS * i, keys x + FLASH_SIDE * j of a
  * block of keys, and of the values columns vec * x + l of each piece of FLASH_SIDE * vec; so the FLASH_SIDE threads of
- * a query are neighbours in one warp. By tensor cores, wgmma too, a warp has 16 queries, a thread elements of fragments:
- * queries y and y + 8, keys (and columns) 2 * x and 2 * x + 1 of each 8. */
+ * a query are neighbours in one warp. By tensor cores (wgmma too) a warp has 16 queries, a thread elements of
+ * fragments: queries y and y + 8, keys (and columns) 2 * x and 2 * x + 1 of each 8. */
 #include "jit/attention.h"
 #include "jit/gpu.h"
 

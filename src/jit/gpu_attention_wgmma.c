@@ -1,35 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_attention_wgmma.c: the keys of a block of attention on sm_90a, for operands of one 16-bit type. Four warps make 64
- * queries; all of them share keys and values, which come by cp.async into two pieces of shared memory each. Scores of a
- * block of keys are wgmma's of queries and keys; weights are made where scores lie, and are operand A of the second
- * product as registers hold them. Each weight is two numbers of 16 bits, as in gpu_attention_mma.c.
+/* gpu_attention_wgmma.c: the keys of a block of attention on sm_90a, for operands of one 16-bit type that can be copied
+ * (flash_can_group). A group of four warps has 64 queries; all groups share keys and values, which come by cp.async into
+ * two pieces of shared memory each. Scores are wgmma's of queries and keys; weights are made where scores lie, and are
+ * operand A of the second product as registers hold them, each as two numbers of 16 bits (as in gpu_attention_mma.c).
  *
- *   queries and the first keys -> shared memory; scores of the first block begin
- *   for each block of keys: wait for its scores; weights in their place
- *       wait for the products of the block before; results * factor where a reference changed; weights in parts
- *       wait for the copies of the next keys and these values; barrier
- *       scores of the next block and these products begin; copies of the keys after the next, and of the next values
+ *   queries and the first keys -> shared memory; weights of the first block
+ *   for each block of keys but the last one that the group sees: wait for copies of these values and the next keys;
+ *       barrier; scores of the next block begin, and the products of this one's weights and values; copies of the keys
+ *       behind the next, and of the next values; wait for the scores; weights in their place; wait for the products;
+ *       results * factor where a reference moved; weights in two parts
+ *   the products of the last one; copies for groups that see more
  *
- * so weights are made while the products of the block before run, and another block of threads, or group, has the
- * tensor cores meanwhile. Results are relative to a reference of each query, which follows the largest score only where
- * that is 2^NEAR times as large, so that results are seldom multiplied; what a query's reference is depends on its own
- * scores alone. Scores of a block behind the last one are made too, of what is in shared memory, and not used. */
+ * so weights are made while products run, and the other groups have the tensor cores meanwhile. No scores are in flight
+ * from one turn of the loop to the next: ptxas would serialize all products.
+ *
+ * Weights and results are relative to a reference of each query, which moves to the largest score only where that is
+ * 2^NEAR times as much, so results are seldom multiplied. What a query's reference is depends on its own scores alone. */
 #include "jit/gpu_attention.h"
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    LINE = 64,        /* elements of a line of 128 bytes */
-    EIGHT_LINES = 64, /* 16 bytes */
-    QUERIES = 64,     /* of a group */
-    MAX_ACC = 64,     /* accumulators of a thread */
+    LINE = 64,                          /* elements of a line of 128 bytes */
+    EIGHT_LINES = 64,                   /* 16 bytes */
+    QUERIES = 64,                       /* of a group */
+    MAX_ACC = 64,                       /* accumulators of a thread */
+    NEAR = 8,                           /* a power of 2 */
+    NEAR_F16 = 4,                       /* weights are 2^OFFSET_F16 times as large, and end at 2^16 */
+    OFFSET_F16 = 11,                    /* so that small ones are no subnormals of 16 bits so soon */
     STRIDE_WORD = EIGHT_LINES | 1 << 30 /* upper word of a descriptor: the distance of 8 lines; 128-byte swizzle */
 };
 
 /* An operand in shared memory: columns of lines of 64 elements, 8 chunks of 16 bytes each, `column` lines apart. */
 typedef struct tile {
     int operand, inst, row_dim, column_dim, rows, columns, column, at, bytes; /* at, bytes: of a piece */
-    int copiers; /* threads, a power of two */
+    int copiers;                                                              /* threads, a power of two */
     LLVMValueRef to, first, pass_step, end; /* end: rows that there are, less the line of the first pass */
 } tile;
 
@@ -40,9 +45,8 @@ typedef struct group {
     tile q, k, v;
     LLVMValueRef base, own_queries;          /* i32: address of shared memory; of the group's queries in it */
     LLVMValueRef is_far, log2_scale, offset; /* scores * log2_scale are exponents of 2; added to all of them */
-    /* i32, of keys by their distance from the block's first: how many there are; and up to the last one that the group
-     * sees; those that all queries of the warp see
-     * are [all_from, all_to); those that the thread's two do are [own_from, own_to), less 2 * x */
+    /* i32, numbers of keys from `first` (i64) on: how many there are, and those before the end of what the group sees;
+     * all queries of the warp see [all_from, all_to), the thread's two [own_from, own_to), less 2 * x */
     LLVMValueRef first, length, own_length, all_from, all_to, own_from[2], own_to[2];
     LLVMValueRef score[MAX_ACC], result[MAX_ACC], reference[2], sum[2], factor[2], is_moved;
 } group;
@@ -76,8 +80,8 @@ static void emit_asm(group *g, const char *text, LLVMValueRef *acc, int n, bool 
     for (int i = 0; i < all; i++) types[i] = LLVMTypeOf(values[i]);
     LLVMTypeRef out = n ? LLVMStructTypeInContext(e->ctx, outs, (unsigned)n, 0) : e->t_void;
     LLVMTypeRef fn = LLVMFunctionType(out, types, (unsigned)all, 0);
-    LLVMValueRef f = LLVMGetInlineAsm(fn, text, strlen(text), constraints.at, constraints.n, 1, 0,
-                                      LLVMInlineAsmDialectATT, 0);
+    LLVMValueRef f =
+        LLVMGetInlineAsm(fn, text, strlen(text), constraints.at, constraints.n, 1, 0, LLVMInlineAsmDialectATT, 0);
     LLVMValueRef result = LLVMBuildCall2(e->b, fn, f, values, (unsigned)all, "");
     for (int i = 0; i < n; i++) acc[i] = LLVMBuildExtractValue(e->b, result, (unsigned)i, "");
 }
@@ -101,8 +105,7 @@ static void multiply(group *g, LLVMValueRef *acc, int n, bool adds, LLVMValueRef
     fu_str_addf(&text, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {", 2 * n, type, type);
     for (int i = 0; i < n; i++) fu_str_addf(&text, "%s$%d", i ? ", " : "", i);
     if (n_a == 1) fu_str_addf(&text, "}, $%d, $%d, $%d, 1, 1, 0, 0;", n, n + 1, n + 2);
-    else
-        fu_str_addf(&text, "}, {$%d, $%d, $%d, $%d}, $%d, $%d, 1, 1, 1;", n, n + 1, n + 2, n + 3, n + 4, n + 5);
+    else fu_str_addf(&text, "}, {$%d, $%d, $%d, $%d}, $%d, $%d, 1, 1, 1;", n, n + 1, n + 2, n + 3, n + 4, n + 5);
     memcpy(in, a, (size_t)n_a * sizeof *in);
     in[n_a] = b;
     in[n_a + 1] = LLVMConstInt(e->t_i1, adds, 0);
@@ -122,7 +125,8 @@ static LLVMValueRef descriptor(group *g, LLVMValueRef lower, int bytes) {
 
 LLVMValueRef flash_pair(flash *f, ir_dtype t, LLVMValueRef low, LLVMValueRef high) {
     emit *e = f->e;
-    const char *text = t == FUSOR_BF16 ? "cvt.rn.bf16x2.f32 $0, $1, $2;" : "cvt.rn.f16x2.f32 $0, $1, $2;", *in = "=r,f,f";
+    const char *text = t == FUSOR_BF16 ? "cvt.rn.bf16x2.f32 $0, $1, $2;" : "cvt.rn.f16x2.f32 $0, $1, $2;",
+               *in = "=r,f,f";
     LLVMTypeRef fn = LLVMFunctionType(e->t_i32, (LLVMTypeRef[]){e->t_f32, e->t_f32}, 2, 0);
     LLVMValueRef as = LLVMGetInlineAsm(fn, text, strlen(text), in, strlen(in), 0, 0, LLVMInlineAsmDialectATT, 0);
     return LLVMBuildCall2(e->b, fn, as, (LLVMValueRef[]){high, low}, 2, "");
@@ -209,9 +213,8 @@ static void begin_copies(group *g, tile *t, LLVMValueRef row0, LLVMValueRef colu
     t->end = em_select(e, in_columns, t->end, em_i32(e, INT32_MIN));
 }
 
-/* Rows [row, row + rows) of an operand (i32, by the distance from its first), those from its end on as zeros, to a piece;
- * from: where the thread's own are; returns where they go on. Lines of the next pass are all columns further once a column
- * is full. */
+/* Rows [row, row + rows) of an operand (i32, from its first on), those from its end on as zeros, to a piece. from: where
+ * the thread's own are; returns where they go on. */
 static LLVMValueRef copy(group *g, const tile *t, LLVMValueRef row, LLVMValueRef from, LLVMValueRef piece) {
     static const char text[] = "cp.async.cg.shared.global [$0], [$1], 16, $2;";
     flash *f = g->f;
@@ -320,8 +323,7 @@ static void scale(group *g) {
     flash *f = g->f;
     emit *e = g->e;
     if (f->a.cap >= 0 || f->a.mask >= 0) {
-        for (int i = 0; i < g->n_scores; i++)
-            g->score[i] = flash_score(f, g->score[i], row_of(i), 2 * (i / 4) + i % 2);
+        for (int i = 0; i < g->n_scores; i++) g->score[i] = flash_score(f, g->score[i], row_of(i), 2 * (i / 4) + i % 2);
         return;
     }
     LLVMValueRef was[MAX_ACC];
@@ -353,7 +355,7 @@ static void move_references(group *g) {
     flash *f = g->f;
     emit *e = g->e;
     const bool is_f16 = f->a.k->inst[f->a.q].dtype == FUSOR_F16;
-    LLVMValueRef most[2], moves[2], near = em_f32(e, is_f16 ? 11 + 4 : 8), one = em_f32(e, 1), is[2];
+    LLVMValueRef most[2], moves[2], near = em_f32(e, is_f16 ? OFFSET_F16 + NEAR_F16 : NEAR), one = em_f32(e, 1), is[2];
     for (int r = 0; r < 2; r++) {
         most[r] = largest_of(g, r);
         is[r] = moves[r] = em_fcmp(e, LLVMRealOGT, em_mad(e, most[r], g->log2_scale, g->reference[r]), near);
@@ -390,8 +392,8 @@ static void make_weights(group *g) {
     }
 }
 
-/* Waits for the results, and multiplies them where a reference moved. Both waits are in blocks of their own: ptxas would
- * have one in front of the exponentials, which are to be made meanwhile. */
+/* Waits for the results, and multiplies them where a reference moved. Both waits are in blocks of their own: ptxas
+ * would put a single one in front of the exponentials, which are to be made meanwhile. */
 static void multiply_results(group *g) {
     emit *e = g->e;
     LLVMValueRef was[MAX_ACC];
@@ -428,7 +430,7 @@ static void find_scale(group *g) {
     emit *e = g->e;
     const bool is_f16 = f->a.k->inst[f->a.q].dtype == FUSOR_F16;
     LLVMValueRef one = em_f32(e, 1), log2_e = em_f32(e, 0x1.715476p0);
-    g->offset = em_f32(e, is_f16 ? 11 : 0);
+    g->offset = em_f32(e, is_f16 ? OFFSET_F16 : 0);
     g->is_far = NULL;
     g->log2_scale = log2_e;
     if (f->a.cap >= 0 || f->a.mask >= 0) return;
@@ -455,7 +457,7 @@ static void find_bounds(group *g, LLVMValueRef from, LLVMValueRef to) {
     LLVMValueRef query = em_add(e, f->q0, em_mul(e, warp, flash_num(f, 16))), end = to, x = i32(g, f->x);
     g->first = from;
     g->length = g->own_length = distance(g, to);
-    if (a->high >= 0) {
+    if (a->high >= 0 && a->mask < 0) { /* all groups bring a mask, with barriers */
         LLVMValueRef group_end = em_add(e, f->q0, em_and(e, em_lshr(e, f->thread, 1), flash_num(f, -QUERIES)));
         group_end = em_add(e, em_add(e, group_end, flash_num(f, QUERIES)), f->high);
         g->own_length = of_lane_0(g, distance(g, em_min(e, to, group_end)));

@@ -20,6 +20,9 @@ typedef struct sized {
 
 #define ONE "(%q: T[A, 64], %k: T[B, 64], %v: T[B, 64]) -> T[A, 64] { %y = attention(%q, %k, %v"
 static const sized cases[] = {
+    {"(%q: T[A, 128], %k: T[B, 128], %v: T[B, 128]) -> T[A, 128] { %y = attention(%q, %k, %v, causal=true, "
+     "causal_offset=70) return %y }",
+     {{400, 450, 1, 1}, {65, 200, 1, 1}, {193, 30, 1, 1}}},
     {ONE ") return %y }", {{17, 64, 1, 1}, {64, 65, 1, 1}, {200, 300, 1, 1}}},
     {ONE ", causal=true) return %y }", {{64, 64, 1, 1}, {129, 129, 1, 1}, {257, 257, 1, 1}}},
     {ONE ", causal=true, causal_offset=100) return %y }", {{30, 130, 1, 1}, {130, 229, 1, 1}, {150, 40, 1, 1}}},
@@ -39,6 +42,9 @@ static const sized cases[] = {
     {"(%q: T[2, A, 64], %k: T[2, B, 64], %v: T[2, B, 64], %m: bool[A, B]) -> f32[2, A, 64] { %y = attention(%q, %k, "
      "%v, %m, dtype=f32) %r = abs(%y) return %r }",
      {{70, 130, 1, 1}, {20, 66, 1, 1}, {129, 65, 1, 1}}},
+    {"(%q: T[A, 64], %k: T[B, 64], %v: T[B, 64], %m: bool[A, B]) -> T[A, 64] { %y = attention(%q, %k, %v, %m, "
+     "causal=true, softcap=4) return %y }",
+     {{200, 200, 1, 1}, {130, 66, 1, 1}, {100, 300, 1, 1}}},
     {"(%q: T[2, A, 128], %k: T[2, B, 128], %v: T[2, B, 40], %m: T[A, B]) -> T[2, A, 40] { %n = neg(%k) %y = "
      "attention(%q, %n, %v, %m, window=[60, 9]) return %y }",
      {{80, 90, 1, 1}, {193, 66, 1, 1}, {17, 200, 1, 1}}},

@@ -177,13 +177,13 @@ static const struct {
       {1, 121, 36, 11},
       {1, 121, 35, 11}}},
     {"attention, wgmma",
-     "func @f(%q: bf16[A, D, 64], %k: bf16[A, B, 64], %v: bf16[A, B, 64]) -> bf16[A, D, 64] { %y = attention(%q, %k, "
-     "%v, causal=true, causal_offset=100) return %y }",
+     "func @f(%q: bf16[A, D, 128], %k: bf16[A, B, 128], %v: bf16[A, B, 128]) -> bf16[A, D, 128] { %y = attention(%q, %k, "
+     "%v, causal=true, causal_offset=127) return %y }",
      FUSOR_BF16,
      FUSOR_BF16,
      {"ADC", "ABC", "ABC"},
      "ADC",
-     {{1, 300, 64, 200}, {2, 130, 64, 30}, {1, 640, 64, 40}, {1, 40, 64, 12}, {1, 121, 64, 11}, {1, 2100, 64, 5}}},
+     {{1, 530, 128, 400}, {2, 130, 128, 30}, {1, 640, 128, 40}, {1, 40, 128, 12}, {1, 121, 128, 11}, {1, 2100, 128, 5}}},
 };
 enum { N_PROGRAMS = sizeof programs / sizeof *programs, MAX_TEXT = 1 << 20, MAX_LINES = 1 << 15 };
 

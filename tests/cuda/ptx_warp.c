@@ -201,10 +201,7 @@ static in_flight *new_product(run *r, warp *w) {
 }
 
 static void multiply_group(run *r, warp *w, const ptx_inst *i) {
-    int columns = has(i, PTX_M(M64N256K16))   ? 256
-                  : has(i, PTX_M(M64N128K16)) ? 128
-                  : has(i, PTX_M(M64N64K16))  ? 64
-                                              : 0;
+    int columns = has(i, PTX_M(M64N256K16)) ? 256 : has(i, PTX_M(M64N128K16)) ? 128 : has(i, PTX_M(M64N64K16)) ? 64 : 0;
     const bool has_a = i->in[1].kind == PTX_VECTOR; /* without a word of how it lies */
     if (!columns || i->type != PTX_F32 || i->from != i->third || (i->from != PTX_F16 && i->from != PTX_BF16) ||
         i->n != 8 - has_a || (has_a && i->in[1].reg != 4))
