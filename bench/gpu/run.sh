@@ -65,7 +65,7 @@ if wants tests; then
     for t in "$here"/tests/*_test; do
         name=$(basename "$t")
         # the others have no driver in them, or need the fake one; amx_*: on the machine's tiles, where it has them
-        case $name in device_fault_test) continue ;; device_* | gpu_ops_* | gpu_rows_* | gpu_mma_* | gpu_conv_* | amx_*) ;; *) continue ;; esac
+        case $name in device_fault_test) continue ;; device_* | gpu_ops_* | gpu_rows_* | gpu_mma_* | gpu_conv_* | gpu_attention_* | amx_*) ;; *) continue ;; esac
         [ -z "$small" ] || [ "$name" = device_exec_test ] || continue
         names="$names $name"
     done
