@@ -314,6 +314,8 @@ static fusor_status emit_gpu_function(job *j) {
     emit *e = new_emit(j);
     gpu_begin(e, j->request->symbol);
     FU_TRY(emit_gpu_kind[k->kind](e, &j->error));
+    if (k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW || k->kind == IR_KERNEL_ATTENTION)
+        gpu_replace_quotients(e);
     LLVMBuildRetVoid(e->b);
     compat_note_limits(j->mod, e->fn);
     return FUSOR_OK;

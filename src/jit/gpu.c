@@ -151,6 +151,40 @@ LLVMValueRef gpu_wide_quotient(emit *e, LLVMValueRef a, LLVMValueRef b) {
     return quotient;
 }
 
+/* a / b, or what is left of it, by f64: an estimate to 2^-50 of it, what it leaves the same way, and the last unit. */
+static LLVMValueRef straight_quotient(emit *e, LLVMValueRef a, LLVMValueRef b, bool is_rest) {
+    LLVMValueRef db = LLVMBuildSIToFP(e->b, b, e->t_f64, ""), left = a, q = em_i64s(e, 0), one = em_f64(e, 1);
+    LLVMValueRef r = gpu_call(e, "llvm.nvvm.rcp.approx.ftz.d", NULL, 0, &db, 1), minus = em_fneg(e, db);
+    for (int i = 0; i < 2; i++) r = em_mad(e, r, em_mad(e, minus, r, one), r);
+    for (int i = 0; i < 2; i++) {
+        LLVMValueRef more = em_fmul(e, LLVMBuildSIToFP(e->b, left, e->t_f64, ""), r);
+        q = em_add(e, q, LLVMBuildFPToSI(e->b, more, e->t_i64, ""));
+        left = em_sub(e, a, em_mul(e, q, b));
+    }
+    LLVMValueRef is_below = em_icmp(e, LLVMIntSLT, left, em_i64s(e, 0)), is_above = em_icmp(e, LLVMIntSGE, left, b);
+    LLVMValueRef zero = em_i64s(e, 0);
+    if (!is_rest)
+        return em_add(e, q, em_select(e, is_below, em_i64s(e, -1), em_select(e, is_above, em_i64s(e, 1), zero)));
+    return em_add(e, left, em_select(e, is_below, b, em_select(e, is_above, em_sub(e, zero, b), zero)));
+}
+
+/* What a kernel still divides in 64 bits by what only the call knows: numbers of tiles and the like. */
+void gpu_replace_quotients(emit *e) {
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+    e->lanes = 1;
+    for (LLVMBasicBlockRef block = LLVMGetFirstBasicBlock(e->fn); block; block = LLVMGetNextBasicBlock(block))
+        for (LLVMValueRef i = LLVMGetFirstInstruction(block), next; i; i = next) {
+            next = LLVMGetNextInstruction(i);
+            const LLVMOpcode op = LLVMGetInstructionOpcode(i);
+            if ((op != LLVMUDiv && op != LLVMURem) || LLVMTypeOf(i) != e->t_i64) continue;
+            if (LLVMIsAConstantInt(LLVMGetOperand(i, 1))) continue;
+            LLVMPositionBuilderBefore(e->b, i);
+            LLVMReplaceAllUsesWith(i, straight_quotient(e, LLVMGetOperand(i, 0), LLVMGetOperand(i, 1), op == LLVMURem));
+            LLVMInstructionEraseFromParent(i);
+        }
+    LLVMPositionBuilderAtEnd(e->b, here);
+}
+
 void gpu_barrier(emit *e) {
     LLVMValueRef zero = LLVMConstInt(e->t_i32, 0, 0);
     gpu_call(e, "llvm.nvvm.barrier.cta.sync.aligned.all", NULL, 0, &zero, 1);

@@ -33,6 +33,9 @@ void gpu_keep_loop(emit *e, const em_loop *l);
 LLVMValueRef gpu_made_here(emit *e, LLVMValueRef v, LLVMValueRef i);
 /* a / b of i64 that are not negative, without the call that ptxas makes of it. Slow. */
 LLVMValueRef gpu_wide_quotient(emit *e, LLVMValueRef a, LLVMValueRef b);
+/* The same in straight code, for all that a kernel of few divisions has: with a call in it ptxas, as the linker runs it,
+ * waits for each wgmma by itself. */
+void gpu_replace_quotients(emit *e);
 void gpu_barrier(emit *e);
 LLVMValueRef gpu_shuffle(emit *e, LLVMValueRef v, int mask); /* the value of lane ^ mask; any scalar */
 LLVMValueRef gpu_exp2(emit *e, LLVMValueRef x); /* 2^x of an f32, to about 2 units; below the least normal number 0 */

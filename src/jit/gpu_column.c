@@ -189,7 +189,7 @@ static void limit_registers(column *t) {
     bool is_wide = t->p.n_acc > 1;
     for (int i = 0; i < k->n_insts; i++) is_wide |= ir_dtypes[k->inst[i].dtype].bytes > 4; /* arg-reductions too */
     if (k->n_insts > MOST_INSTS) return;
-    gpu_limit_registers(t->w->r->e, is_wide || k->n_insts > FEW_INSTS ? 64 : 32);
+    gpu_limit_registers(t->w->r->e, is_wide || k->n_insts > FEW_INSTS ? 64 : k->level < IR_LEVEL_SM80 ? 48 : 32);
 }
 
 void gpu_emit_columns(gpu_row *w) {

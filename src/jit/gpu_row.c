@@ -656,7 +656,7 @@ static void emit_rows(row *w) {
 
 /* Registers that a thread may have, by what is in some at once: loads, or what is kept of a row, and accumulators.
  * Without a limit ptxas takes more, and fewer threads have room; with it, it spills nothing of sums, softmax and layer_norm
- * for sm_90a. For sm_80 it needs more for the same. */
+ * for sm_90a. Older ones need more for the same. */
 static int most_registers(const row *w) {
     const red *r = w->w.r;
     int registers = 0;
@@ -671,7 +671,7 @@ static int most_registers(const row *w) {
         if (of_pass > registers) registers = of_pass;
     }
     registers += r->k->kind == IR_KERNEL_ROW ? kept_registers(w) : 0;
-    registers += r->k->kind == IR_KERNEL_ROW && r->k->level == IR_LEVEL_SM80 ? 16 : 0;
+    registers += r->k->level == IR_LEVEL_SM90A ? 0 : 16;
     return registers <= 20 ? 40 : registers <= 36 ? 48 : registers <= 52 ? 64 : registers <= 68 ? 80 : 128;
 }
 

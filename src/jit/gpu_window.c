@@ -4,6 +4,7 @@
  * operand 1. Else, directly: a thread makes one element of the output, and the next one a grid further: products from 0
  * upwards in K blocks, then block sums in order, as everywhere (schedule.h); operands are read where they lie. */
 #include "jit/gpu.h"
+#include "jit/reduce_common.h"
 
 typedef struct window {
     emit *e;
@@ -31,8 +32,8 @@ static LLVMValueRef load(emit *e, em_values *v, const ir_kinst *inst, void *user
 static void decode(window *w, int from, int to, LLVMValueRef number) {
     emit *e = w->e;
     for (int d = to - 1; d >= from; d--) {
-        w->index[d] = d > from ? LLVMBuildURem(e->b, number, e->size[d], "") : number;
-        if (d > from) number = LLVMBuildUDiv(e->b, number, e->size[d], "");
+        w->index[d] = number;
+        if (d > from) red_divide(e, number, e->size[d], &number, &w->index[d]);
     }
 }
 
