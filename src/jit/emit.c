@@ -65,12 +65,9 @@ LLVMValueRef em_const(emit *e, ir_dtype t, double v) {
 LLVMValueRef em_fadd(emit *e, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildFAdd(e->b, a, b, ""); }
 LLVMValueRef em_fsub(emit *e, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildFSub(e->b, a, b, ""); }
 LLVMValueRef em_fmul(emit *e, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildFMul(e->b, a, b, ""); }
-/* On a GPU of f32, in kernels whose registers count: math_gpu_divide says why. */
+/* On a GPU of f32 without a call: math_gpu.c says why. */
 LLVMValueRef em_fdiv(emit *e, LLVMValueRef a, LLVMValueRef b) {
-    const int kind = e->k->kind;
-    bool is_plain = kind == IR_KERNEL_MAP || kind == IR_KERNEL_REDUCE || kind == IR_KERNEL_ROW;
-    if (ir_level_is_gpu(e->k->level) && is_plain && LLVMTypeOf(a) == em_vec(e, e->t_f32))
-        return math_gpu_divide(e, a, b);
+    if (ir_level_is_gpu(e->k->level) && LLVMTypeOf(a) == em_vec(e, e->t_f32)) return math_gpu_divide(e, a, b);
     return LLVMBuildFDiv(e->b, a, b, "");
 }
 /* What an address adds and multiplies is often 0 or 1, and functions without optimization would compute it. */
