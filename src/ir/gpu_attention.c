@@ -44,8 +44,8 @@ static bool is_copied(const ir_kernel *k, int inst, int dim) {
            k->buffer[in->index].stride[dim] == 1 && size > 0 && size % 8 == 0;
 }
 
-/* With up to 64 columns a thread needs 128 registers or less, so that two blocks share a multiprocessor and one has
- * products while the other makes weights. */
+/* With up to 64 columns a thread needs 128 registers, so that two blocks share a multiprocessor and one has products
+ * while the other makes weights. With more, or with a mask or cap, a thread has 168, and there is one block. */
 bool ir_gpu_attention_group_of(const ir_kernel *k, ir_gpu_attention_group *out) {
     const ir_kinst *a = attention_of(k);
     if (!a || ir_levels[k->level].cores != IR_CORES_WGMMA || ir_kernel_attention_acc(k) != FUSOR_F32) return false;
@@ -55,12 +55,13 @@ bool ir_gpu_attention_group_of(const ir_kernel *k, ir_gpu_attention_group *out) 
     if (!ir_is_half(t) || k->inst[a->in[1]].dtype != t || k->inst[a->in[2]].dtype != t) return false;
     if (!is_copied(k, a->in[0], at.k) || !is_copied(k, a->in[1], at.k) || !is_copied(k, a->in[2], at.n)) return false;
     if (head > GROUP_HEAD) return false;
-    const bool is_wide = ir_gpu_attention_width(k) > LINE;
-    *out = (ir_gpu_attention_group){.groups = is_wide ? 3 : 2,
+    const bool is_wide = ir_gpu_attention_width(k) > LINE,
+               is_large = is_wide || a->variant & (IR_ATTENTION_MASK | IR_ATTENTION_CAP);
+    *out = (ir_gpu_attention_group){.groups = is_large ? 3 : 2,
                                     .keys = 64,
                                     .head = (int)ir_round_up(head, LINE),
                                     .width = is_wide ? 2 * LINE : LINE,
-                                    .blocks = is_wide ? 1 : 2};
+                                    .blocks = is_large ? 1 : 2};
     out->shared_bytes = shared_of(out, a->variant & IR_ATTENTION_MASK);
     return true;
 }
