@@ -269,8 +269,8 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
 fusor_status ir_verify_window(const ir_kernel *k, fu_error *e);
 /* contract: accumulator type, and the part of `scratch` before the packed block of operand 0. Layout of scratch: one
  * register tile [mr][nr], rows being transposed [max(mr, nr)][lanes], unless operand 1 is packed as a whole a panel of
- * it [min(K, kb)][nr], each of the accumulator type and rounded up to 64 bytes; where operand 0 is read in place what
- * its panels' heads would have, an element each; else the packed block [panels][min(K, kb)][mr] and lanes * mr elements that the last store may touch; where K > kb, partial
+ * it [min(K, kb)][nr], each of the accumulator type and rounded up to 64 bytes; unless operand 0 is read in place, the
+ * packed block [panels][min(K, kb)][mr] and lanes * mr elements that the last store may touch; where K > kb, partial
  * sums of the output block [n panels][m panels][mr][nr]; where K blocks are made in parts, the sums of a group's
  * [panels][m panels][mr][nr]. Direct form: a tile and rows as above, where operand 1 is
  * packed [n panels][K][nr] of it. Layout of shared: [batches of operand 1][n panels][K][nr]: all that phase 1 needs of

@@ -62,7 +62,8 @@ bool ir_kernel_contract_a_in_place(const ir_kernel *k) {
     if (!a || a->op != IR_K_LOAD || a->variant || outer_k(k) > 1) return false;
     /* Bytes are words as they lie where k is contiguous and one operand is unsigned already. */
     const ir_dot dot = ir_kernel_contract_dot(k);
-    if (ir_dot_is_tile(dot)) return k->buffer[a->index].stride[k->n_dims - 1] == 1;
+    /* Rows of bf16 are read for what is in their head, and copied while they are. */
+    if (ir_dot_is_tile(dot)) return dot != IR_DOT_TILE_BF16 && k->buffer[a->index].stride[k->n_dims - 1] == 1;
     if (dot == IR_DOT_I8)
         return ir_is_signed(a->dtype) != ir_is_signed(k->inst[mm->in[1]].dtype) &&
                k->buffer[a->index].stride[k->n_dims - 1] == 1;
@@ -162,7 +163,6 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
     if (!tune[IR_TUNE_CONTRACT_A_IN_PLACE] || !ir_kernel_contract_a_in_place(k) || kk % dot->step)
         out->scratch_bytes +=
             ir_round_up((mc * mr * (kc + dot->heads[0]) + ir_levels[k->level].lanes * mr) * bytes, 64);
-    else out->scratch_bytes += ir_round_up(mc * dot->heads[0] * bytes, 64);
     if (kk > kb) out->scratch_bytes += ir_round_up(mc * nc * mr * nr * bytes, 64);
     if (ir_contract_part(k, tune, kc) < kc) {
         const int64_t group = tune[IR_TUNE_CONTRACT_B] == IR_CONTRACT_B_PACKED ? tune[IR_TUNE_CONTRACT_GROUP] : 1;

@@ -301,7 +301,7 @@ static void emit_pack_phase(contract *c) {
 
 /* ---- phase 1: a tile is a block of MC x NC elements of one batch ---- */
 typedef struct block {
-    LLVMValueRef k0, k_count, packed, in_place, edge, a_in_place, a, batch, b_batch, partial, sums, heads;
+    LLVMValueRef k0, k_count, packed, in_place, edge, a_in_place, a, batch, b_batch, partial, sums;
     LLVMValueRef m_count, n_first, n_count, n_panels; /* its panels; all of the columns */
 } block;
 
@@ -372,7 +372,6 @@ static void block_of_a(contract *c, const block *s, LLVMValueRef m_first, LLVMVa
     LLVMValueRef next = em_mul(e, em_add(e, words, num(c, c->heads[0])), k);
     LLVMValueRef row_bytes = em_mul(e, tile_in[CONTRACT_COUNT], bytes);
     LLVMValueRef jump = NULL, step = num(c, ir_dots[c->dot].step * c->packed_bytes);
-    LLVMValueRef head = c->is_tile ? element(c, s->a, num(c, -c->mr)) : NULL; /* of its first panel */
     LLVMBasicBlockRef ready = em_block(e, "ready"), here = NULL;
     if (s->a_in_place) {
         int buffer = c->k->inst[c->operand[0]].index;
@@ -387,10 +386,6 @@ static void block_of_a(contract *c, const block *s, LLVMValueRef m_first, LLVMVa
         if (c->n_outer_k) jump = em_mul(e, jump_of(c, buffer), bytes);
         row = next_row = em_mul(e, e->stride[buffer][c->dim_m], num(c, c->packed_bytes));
         k = c->is_tile ? step : c->dot ? bytes : em_mul(e, e->stride[buffer][c->dim_k], bytes);
-        if (c->is_tile && c->heads[0])
-            contract_call(c, SCAN, (LLVMValueRef[]){e->args, s->heads, s->batch, m_first, m_count, s->k0, s->k_count},
-                          7);
-        here = LLVMGetInsertBlock(e->b);
         LLVMBuildBr(e->b, ready);
         LLVMPositionBuilderAtEnd(e->b, pack);
     }
@@ -405,10 +400,6 @@ static void block_of_a(contract *c, const block *s, LLVMValueRef m_first, LLVMVa
         from_pack[2] = em_mul(e, step, num(c, c->mr));
     }
     LLVMValueRef in_place[5] = {a, row, k, zero, next_row};
-    if (c->is_tile && c->heads[0]) {
-        tile_in[CONTRACT_HEADS] = here ? contract_merge(c, head, packed, s->heads, here) : head;
-        tile_in[CONTRACT_NEXT_HEAD] = here ? contract_merge(c, next, packed, bytes, here) : next;
-    }
     for (int i = 0; i < 5; i++)
         tile_in[CONTRACT_A + i] = here ? contract_merge(c, from_pack[i], packed, in_place[i], here) : from_pack[i];
     if (!c->n_outer_k) return;
@@ -550,11 +541,8 @@ static void emit_compute_phase(contract *c) {
     if (ir_kernel_contract_a_in_place(c->k)) {
         LLVMValueRef whole = em_icmp(e, LLVMIntEQ, em_and(e, c->kk, num(c, ir_dots[c->dot].step - 1)), zero);
         s.a_in_place = em_and(e, em_icmp(e, LLVMIntNE, e->tune[IR_TUNE_CONTRACT_A_IN_PLACE], zero), whole);
-        LLVMValueRef heads = em_mul(e, em_min(e, mc, m_panels), num(c, c->heads[0] * c->acc_bytes));
-        heads = em_and(e, em_add(e, heads, num(c, 63)), num(c, -64));
-        a_bytes = em_select(e, s.a_in_place, heads, a_bytes);
+        a_bytes = em_select(e, s.a_in_place, zero, a_bytes);
     }
-    s.heads = s.a;
     s.partial = em_gep(e, s.a, e->t_i8, a_bytes);
     s.a = element(c, s.a, num(c, c->heads[0] * c->mr));
     LLVMValueRef kept = NULL;
@@ -718,7 +706,6 @@ fusor_status jit_emit_contract(emit *e, fu_error *err) {
     contract_emit_head(c);
     contract_emit_pack(c, 0);
     contract_emit_pack(c, 1);
-    if (c->is_tile && c->heads[0] && ir_kernel_contract_a_in_place(c->k)) contract_emit_scan(c);
     contract_emit_epilogue(c);
     if (c->is_tile) contract_emit_amx_tile(c);
     else contract_emit_tiles(c);

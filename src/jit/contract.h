@@ -7,7 +7,6 @@
 typedef enum contract_function {
     PACK0,
     PACK1,
-    SCAN,
     TILE,
     LAST_TILE,
     FINISH,
@@ -129,8 +128,7 @@ fusor_status contract_emit_direct(contract *c, fu_error *err); /* the whole kern
  * Only with several dims of k: after LEFT elements along k, then after each RUN, the step is A_JUMP, B_JUMP. Only with
  * DOT_BF16: SUMS is a tile in memory. Only tiles: A_K is bytes from one step to the next; what is made is the part of
  * COUNT words that begins FROM words behind the K block, whose first and last part IS_BEGIN and IS_END tell; between
- * them, sums are in SUMS, one tile behind the other. HEADS: the first panel's head of operand 0, if it has any, the next
- * NEXT_HEAD behind it. */
+ * them, sums are in SUMS, one tile behind the other. */
 enum {
     CONTRACT_A,
     CONTRACT_A_ROW,
@@ -152,8 +150,6 @@ enum {
     CONTRACT_IS_LATER,
     CONTRACT_IS_LAST,
     CONTRACT_SUMS,
-    CONTRACT_HEADS,
-    CONTRACT_NEXT_HEAD,
     CONTRACT_FROM,
     CONTRACT_IS_BEGIN,
     CONTRACT_IS_END,
@@ -188,8 +184,6 @@ void contract_emit_head(contract *c);
 /* contract_pack of operand 0 where c->copies_a and it is no tile; rows: of them. */
 void contract_copy_rows(contract *c, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef rows, LLVMValueRef k_first,
                         LLVMValueRef k_count);
-/* Operand 0 of tiles in place: what is in the head of each of its panels, one behind the other (a function). */
-void contract_emit_scan(contract *c);
 /* Words [lanes] of elements [group][lanes], as integers. */
 LLVMValueRef contract_words(contract *c, int operand, const LLVMValueRef *element);
 /* A vector register of words, read from adjacent elements in memory. */

@@ -9,7 +9,7 @@
  *   not the first  add what the blocks before left, a vector at a time
  *   the last       contract_epilogue.c, on what was just stored
  *
- * Where bf16 could be subnormal, which the instruction takes for 0 (em_bf16_is_exact: of the whole K block, so that no
+ * Where bf16 could be subnormal, which the instruction takes for 0 (contract_is_exact: of the whole K block, so that no
  * part begins with sums that the instruction would change), the same sums in the same order are made by fma
  * (ir/schedule.h). */
 #include "jit/amx.h"
@@ -19,7 +19,6 @@ typedef struct amx {
     contract *c;
     LLVMValueRef in[CONTRACT_TILE_PARAMETERS];
     LLVMValueRef a, m0, partial, sums; /* of the panel; a: its K block */
-    LLVMValueRef head;                 /* of it */
     LLVMValueRef a_from, b_from;       /* bytes to the part */
     LLVMValueRef is_direct;            /* i1: this part's sums are the output, maybe rounded; NULL: never */
     int output;                        /* buffer of that; -1: none */
@@ -156,7 +155,7 @@ static void make_panel(amx *t, LLVMValueRef n0) {
         make_exact(t, n0);
         return;
     }
-    em_branch exact = em_if(e, em_bf16_is_exact(e, t->head, element(c, t->in[CONTRACT_B], num(c, -c->nr))));
+    em_branch exact = em_if(e, contract_is_exact(c, t->a, t->in[CONTRACT_B]));
     make_exact(t, n0);
     em_else(e, &exact);
     amx_multiply_bf16_slowly(e, &t->p);
@@ -202,7 +201,6 @@ void contract_emit_amx_tile(contract *c) {
     t.m0 = em_loop_phi(e, &l, t.in[CONTRACT_M0]);
     t.partial = em_loop_phi(e, &l, t.in[CONTRACT_PARTIAL]);
     t.sums = em_loop_phi(e, &l, t.in[CONTRACT_SUMS]);
-    if (c->heads[0]) t.head = em_loop_phi(e, &l, t.in[CONTRACT_HEADS]);
     LLVMValueRef is_full = em_icmp(e, LLVMIntSLT, l.i, t.in[CONTRACT_FULL]);
     t.p.rows = em_select(e, is_full, num(c, c->mr), t.in[CONTRACT_ROWS_LEFT]);
     t.p.is_high = em_icmp(e, LLVMIntSGT, t.p.rows, num(c, AMX_SIDE));
@@ -217,7 +215,6 @@ void contract_emit_amx_tile(contract *c) {
     em_loop_next(e, t.m0, em_add(e, t.m0, t.p.rows));
     em_loop_next(e, t.partial, element(c, t.partial, num(c, c->mr * c->nr)));
     em_loop_next(e, t.sums, element(c, t.sums, num(c, c->mr * c->nr)));
-    if (c->heads[0]) em_loop_next(e, t.head, em_gep(e, t.head, e->t_i8, t.in[CONTRACT_NEXT_HEAD]));
     em_end(e, &l);
     amx_release(e);
     contract_end(c, o);
@@ -225,7 +222,7 @@ void contract_emit_amx_tile(contract *c) {
 
 /* ---- rows of memory to panels ---- */
 /* Steps from `begin` to `end` elements along k, `n` at a time; a step behind k_count has none of the last elements.
- * least: NULL, or the least of magnitudes so far, which is returned. to: NULL, or the row's place in the panel. */
+ * least: NULL, or the least of magnitudes so far, which is returned. */
 static LLVMValueRef copy_steps(contract *c, LLVMValueRef to, LLVMValueRef from, LLVMValueRef begin, LLVMValueRef end,
                                int n, LLVMValueRef k_count, LLVMValueRef least) {
     emit *e = c->e;
@@ -237,10 +234,8 @@ static LLVMValueRef copy_steps(contract *c, LLVMValueRef to, LLVMValueRef from, 
         LLVMValueRef k = i ? em_add(e, l.i, num(c, i * step)) : l.i;
         LLVMValueRef mask = k_count ? em_mask(e, em_sub(e, k_count, k)) : NULL;
         LLVMValueRef x = em_load_ptr(e, type, em_gep(e, from, c->t_packed, k), mask, (unsigned)c->packed_bytes);
-        if (to) {
-            LLVMValueRef at = em_gep(e, to, c->t_packed, em_mul(e, k, num(c, c->mr)));
-            LLVMSetAlignment(LLVMBuildStore(e->b, x, at), AMX_ROW_BYTES);
-        }
+        LLVMValueRef at = em_gep(e, to, c->t_packed, em_mul(e, k, num(c, c->mr)));
+        LLVMSetAlignment(LLVMBuildStore(e->b, x, at), AMX_ROW_BYTES);
         if (least) next = em_lesser_magnitude(e, next, em_and(e, x, em_splat(e, LLVMConstInt(e->t_i16, 0x7fff, 0))));
     }
     if (least) em_loop_next(e, all, next);
@@ -248,14 +243,13 @@ static LLVMValueRef copy_steps(contract *c, LLVMValueRef to, LLVMValueRef from, 
     return all;
 }
 
-/* Rows of memory: into the panel at dst (NULL: nowhere), and what is in its head to `head` (NULL: nothing). Rows that the
- * panel has not stay as they are: tiles are configured without them. */
-static void read_rows(contract *c, LLVMValueRef dst, LLVMValueRef head, LLVMValueRef first, LLVMValueRef rows,
-                      LLVMValueRef k_first, LLVMValueRef k_count) {
+/* Rows that the panel has not stay as they are: tiles are configured without them. */
+void contract_copy_tiles(contract *c, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef rows, LLVMValueRef k_first,
+                         LLVMValueRef k_count) {
     emit *e = c->e;
     enum { UNROLL = 4 };
     const int step = ir_dots[c->dot].step, buffer = c->k->inst[c->operand[0]].index;
-    const bool has_head = head;
+    const bool has_head = c->heads[0];
     contract_point at = {c, first, NULL, k_first, -1, NULL};
     LLVMValueRef base = em_gep(e, e->base[buffer], c->t_packed, contract_offset(c, buffer, &at));
     LLVMValueRef zero = num(c, 0), many = em_and(e, k_count, num(c, -UNROLL * step)),
@@ -265,34 +259,12 @@ static void read_rows(contract *c, LLVMValueRef dst, LLVMValueRef head, LLVMValu
     LLVMValueRef none = has_head ? LLVMConstAllOnes(em_vec(e, e->t_i16)) : NULL;
     LLVMValueRef least = has_head ? em_loop_phi(e, &r, none) : NULL, found;
     LLVMValueRef from = em_gep(e, base, c->t_packed, em_mul(e, r.i, e->stride[buffer][c->dim_m]));
-    LLVMValueRef to = dst ? em_gep(e, dst, e->t_i8, em_mul(e, r.i, num(c, AMX_ROW_BYTES))) : NULL;
+    LLVMValueRef to = em_gep(e, dst, e->t_i8, em_mul(e, r.i, num(c, AMX_ROW_BYTES)));
     found = copy_steps(c, to, from, zero, many, UNROLL, NULL, least);
     found = copy_steps(c, to, from, many, whole, 1, NULL, found);
     found = copy_steps(c, to, from, whole, k_count, 1, k_count, found);
     if (has_head) em_loop_next(e, least, found);
     em_end(e, &r);
-    if (has_head) em_store_least_exponent(e, least, head);
+    if (has_head) em_store_least_exponent(e, least, element(c, dst, num(c, -c->mr)));
     e->lanes = c->lanes;
-}
-
-void contract_copy_tiles(contract *c, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef rows, LLVMValueRef k_first,
-                         LLVMValueRef k_count) {
-    LLVMValueRef head = c->heads[0] ? element(c, dst, num(c, -c->mr)) : NULL;
-    read_rows(c, dst, head, first, rows, k_first, k_count);
-}
-
-/* (args, heads, batch, first, panels, k0, k_count), like pack0. */
-void contract_emit_scan(contract *c) {
-    emit *e = c->e;
-    LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
-    contract_outer *o = contract_begin(c, SCAN, "scan", parameter, 7, true);
-    LLVMValueRef in[7];
-    LLVMGetParams(e->fn, in);
-    contract_decode_batch(c, in[2], UINT32_MAX);
-    em_loop l = em_for(e, num(c, 0), in[4], num(c, 1));
-    LLVMValueRef first = em_mul(e, em_add(e, in[3], l.i), num(c, c->mr));
-    LLVMValueRef rows = em_min(e, em_sub(e, c->m, first), num(c, c->mr));
-    read_rows(c, NULL, element(c, in[1], l.i), first, rows, in[5], in[6]);
-    em_end(e, &l);
-    contract_end(c, o);
 }

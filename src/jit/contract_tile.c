@@ -392,8 +392,8 @@ contract_outer *contract_begin_tile(contract *c, contract_function f) {
 
 LLVMValueRef contract_tile_in(contract *c, int word) {
     emit *e = c->e;
-    const bool is_pointer = word == CONTRACT_A || word == CONTRACT_B || word == CONTRACT_PARTIAL ||
-                            word == CONTRACT_SUMS || word == CONTRACT_HEADS;
+    const bool is_pointer =
+        word == CONTRACT_A || word == CONTRACT_B || word == CONTRACT_PARTIAL || word == CONTRACT_SUMS;
     const bool is_flag =
         word == CONTRACT_IS_LATER || word == CONTRACT_IS_LAST || word == CONTRACT_IS_BEGIN || word == CONTRACT_IS_END;
     LLVMValueRef at = em_gep(e, LLVMGetParam(e->fn, 1), e->t_i64, num(c, word));

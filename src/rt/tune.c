@@ -323,7 +323,7 @@ static void tune_parts(const contraction *c, int64_t *tune) {
 }
 
 /* The block of operand 0 and, where K has several blocks, the block of sums stay in L2 while panels of operand 1 stream
- * by. For more tiles than that gives, the team cuts columns where operand 0 is only read in place, else rows: a block of
+ * by. For more tiles than that gives, the team cuts columns where operand 0 is read in place, else rows: a block of
  * columns packs operand 0 anew, and is worth that where rows alone would leave threads without work for more than a
  * sixteenth of the time. (Two threads, 128^3 and 256^3: by columns 1.13 times as fast as by rows. 1000^3: 63 panels of
  * rows at a time instead of all 125 is 1.04 times as fast.) */
@@ -345,15 +345,14 @@ static void tune_contract(const ir_kernel *k, const int64_t *size, const int64_t
         if (c.kk > k->tile.kb) nc = clamp(l2 / (mc * mr * nr * c.bytes), 1, nc);
     }
     int64_t m_blocks = ir_ceil_div(c.mp, mc), n_blocks = ir_ceil_div(c.np, nc);
-    const bool is_free = in_place && !ir_dots[ir_kernel_contract_dot(k)].heads[0]; /* no pass over it at all */
     if (n_threads > 1) {
         int64_t products = ir_times(ir_times(c.batches, c.m), ir_times(c.n, at_least_one(c.kk)));
         int64_t enough = clamp(products / TILE_PRODUCTS, n_threads, (int64_t)n_threads * TILES_PER_THREAD);
-        if (is_free) n_blocks = cut(c.np, n_blocks, ir_times(c.batches, m_blocks), enough, n_threads);
-        if (!is_free || ir_times(ir_times(c.batches, m_blocks), n_blocks) < n_threads)
+        if (in_place) n_blocks = cut(c.np, n_blocks, ir_times(c.batches, m_blocks), enough, n_threads);
+        if (!in_place || ir_times(ir_times(c.batches, m_blocks), n_blocks) < n_threads)
             m_blocks = cut(c.mp, m_blocks, ir_times(c.batches, n_blocks), enough, n_threads);
         const int64_t most = longest(c.mp, ir_ceil_div(c.mp, m_blocks), ir_times(c.batches, n_blocks), n_threads);
-        if (!is_free && ir_times(most, n_threads) * 16 > ir_times(ir_times(c.mp, n_blocks), c.batches) * 17)
+        if (!in_place && ir_times(most, n_threads) * 16 > ir_times(ir_times(c.mp, n_blocks), c.batches) * 17)
             n_blocks = cut(c.np, n_blocks, ir_times(c.batches, m_blocks), enough, n_threads);
     }
     tune[IR_TUNE_CONTRACT_MC] = ir_ceil_div(c.mp, m_blocks) * mr;
