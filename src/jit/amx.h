@@ -16,7 +16,7 @@ typedef struct amx_product {
     /* Operand 0: rows a_row bytes apart, of which the next AMX_ROW_BYTES are a_step behind. Operand 1:
      * [words][AMX_COLUMNS]. */
     LLVMValueRef a, a_row, a_step, b;
-    LLVMValueRef a_stays; /* i1: operand 0 is read again soon, from L1 */
+    LLVMValueRef a_stays; /* i1: operand 0 is read again soon, from L1, or with its neighbours */
     LLVMValueRef
         more[2]; /* NULL, or what is multiplied with operand 0 too, after operand 1 in each step, into the same sums */
     /* Where not NULL, what is wanted in L2 soon: each step asks for AMX_AHEAD lines, `ahead_step` bytes behind those of

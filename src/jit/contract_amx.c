@@ -188,7 +188,9 @@ void contract_emit_amx_tile(contract *c) {
     const int step_words = ir_dots[c->dot].step / c->group;
     t.p.a_row = t.in[CONTRACT_A_ROW];
     t.p.a_step = t.in[CONTRACT_A_K];
-    t.p.a_stays = em_icmp(e, LLVMIntSLE, t.in[CONTRACT_PANELS], num(c, 1));
+    /* rows that are read in place: the next step is in their lines' neighbours, which L1 fetches by itself */
+    t.p.a_stays = em_or(e, em_icmp(e, LLVMIntSLE, t.in[CONTRACT_PANELS], num(c, 1)),
+                        em_icmp(e, LLVMIntNE, t.in[CONTRACT_A_ROW], num(c, AMX_ROW_BYTES)));
     t.a_from = em_mul(e, LLVMBuildUDiv(e->b, t.in[CONTRACT_FROM], num(c, step_words), ""), t.p.a_step);
     t.b_from = em_mul(e, t.in[CONTRACT_FROM], num(c, AMX_LINE_BYTES));
     t.p.b = em_gep(e, t.in[CONTRACT_B], e->t_i8, t.b_from);
