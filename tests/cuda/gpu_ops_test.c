@@ -21,6 +21,7 @@ static bool takes_any_size;
 /* f32, and a sixth of the others, not the same for each operator; fused alone. A device does all. */
 #define IS_TYPE_FOR_US(op, t) ((t) == FUSOR_F32 || mix((uint64_t)(op)*64 + (uint64_t)(t)) % 6 == 0 || on_machine())
 #define N_FUSIONS(...)        1
+#define KEEPS_HIDDEN          false
 #define N_PROCESSES           (on_machine() ? 8 : IR_OP_COUNT)
 #define KERNELS_LEVEL         IR_LEVEL_SM80
 #include "../diff/ops_test.c"

@@ -168,6 +168,11 @@ static bool choose_target(int i, uint32_t levels, const char *text, ir_target *o
 }
 #endif
 
+/* What is no number in values at keys that are hidden from some queries of a block reaches none of these
+ * (numerics.md). */
+#ifndef KEEPS_HIDDEN
+#define KEEPS_HIDDEN true
+#endif
 #ifndef N_PROCESSES /* at most */
 #define N_PROCESSES IR_OP_COUNT
 #endif
@@ -1006,7 +1011,7 @@ static void attention_op(ir_dtype t) {
             "%%x = attention(%%q, %%k, %%v%s) %%y = attention(%%q, %%k, %%v, %%m%s) return %%x, %%y }",
             scales[s], scales[s]);
         with_type(typed, sizeof typed, text, ir_dtypes[t].name);
-        for (int special = 0; special < 2; special++)
+        for (int special = 0; special < (KEEPS_HIDDEN || !strstr(scales[s], "causal") ? 2 : 1); special++)
             check(typed, (domain){-3, 3, special ? SPECIAL_SOME : SPECIAL_NONE, false},
                   (int64_t[4]){special ? 20 : 70, 32, 150}, one_thread, false, ALL_LEVELS);
     }
