@@ -54,7 +54,7 @@ static void emit_scores(attention *a) {
 enum { PARTS = 2 };
 
 /* Rows 2w and 2w + 1 of weights, a vector of each, as words of the parts. The first part is a weight's upper 8 bits,
- * the second what is left, rounded to 8 bits: no more than 2^-17 of the weight is lost, 128 of the 528 roundings that
+ * the second what is left, rounded to 8 bits: no more than 2^-16 of the weight is lost, 256 of the 528 roundings that
  * the bound has for sums (ref/attention.c). */
 static void split_rows(attention *a, const LLVMValueRef x[2], LLVMValueRef word[PARTS]) {
     emit *e = a->e;

@@ -343,3 +343,15 @@ LLVMValueRef em_value(emit *e, em_values *v, int number) {
     em_back(e, before);
     return v->at[number];
 }
+
+static unsigned program_kind(emit *e) {
+    static const char kind[] = "fusor.program";
+    return LLVMGetMDKindIDInContext(e->ctx, kind, sizeof kind - 1);
+}
+
+void em_mark_program(emit *e, LLVMValueRef v) {
+    if (!LLVMIsAInstruction(v)) return; /* folded */
+    LLVMSetMetadata(v, program_kind(e), LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, NULL, 0)));
+}
+
+bool em_is_program(emit *e, LLVMValueRef v) { return LLVMGetMetadata(v, program_kind(e)) != NULL; }

@@ -255,4 +255,7 @@ void em_demote_nests(emit *e);
 void em_load_args(emit *e, LLVMValueRef args);
 void em_leave_unoptimized(emit *e, LLVMValueRef fn); /* of a function made as an optimized one */
 LLVMValueRef em_function(emit *e, const char *name, LLVMTypeRef type, bool is_optimized);
+/* An instruction that computes values of the program, not places: nothing may be supposed of its operands. */
+void em_mark_program(emit *e, LLVMValueRef v);
+bool em_is_program(emit *e, LLVMValueRef v);
 #endif

@@ -168,7 +168,8 @@ static LLVMValueRef straight_quotient(emit *e, LLVMValueRef a, LLVMValueRef b, b
     return em_add(e, left, em_select(e, is_below, b, em_select(e, is_above, em_sub(e, zero, b), zero)));
 }
 
-/* What a kernel still divides in 64 bits by what only the call knows: numbers of tiles and the like. */
+/* What a kernel still divides in 64 bits by what only the call knows: numbers of tiles and the like, none of them
+ * negative. The program's own quotients may be of any numbers. */
 void gpu_replace_quotients(emit *e) {
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
     e->lanes = 1;
@@ -177,7 +178,7 @@ void gpu_replace_quotients(emit *e) {
             next = LLVMGetNextInstruction(i);
             const LLVMOpcode op = LLVMGetInstructionOpcode(i);
             if ((op != LLVMUDiv && op != LLVMURem) || LLVMTypeOf(i) != e->t_i64) continue;
-            if (LLVMIsAConstantInt(LLVMGetOperand(i, 1))) continue;
+            if (LLVMIsAConstantInt(LLVMGetOperand(i, 1)) || em_is_program(e, i)) continue;
             LLVMPositionBuilderBefore(e->b, i);
             LLVMReplaceAllUsesWith(i, straight_quotient(e, LLVMGetOperand(i, 0), LLVMGetOperand(i, 1), op == LLVMURem));
             LLVMInstructionEraseFromParent(i);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* gpu_attention.c: attention on a GPU, without the matrix of scores:
  *
- *   launch 1   a block of threads takes 64 queries of a batch (16, where there are no more), `width` columns of the
+ *   launch 1   a block of threads takes 64 queries of a batch (16, where there are no more; by
+ *              wgmma 64 or 128: gpu_attention_wgmma.c), `width` columns of the
  *              values, and a part of the keys, block by block of them (gpu_attention_block.c); results, largest scores
  *              and sums are in registers. Blocks of keys that none of the queries may see are left out. Later queries
  *              come first: of causal ones they see the most keys.

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* gpu_mma_store.c: from the accumulators of a contraction on tensor cores to its results. The fragments of the warps
- * become rows in shared memory (in the place of the operands); then threads side by side take elements side by side,
- * IR_GPU_VECTOR at a time where the launch says that addresses allow it, evaluate the epilogue and store. Where k is
+ * become rows in shared memory (in the place of the operands; of warps with roles, 4 KB behind them); then threads side
+ * by side take elements side by side, IR_GPU_VECTOR at a time where the launch says that addresses allow it, evaluate
+ * the epilogue and store. Where k is
  * cut into parts, a part's sums go to the call's scratch instead, [part][batch][m][n, rounded up to IR_GPU_VECTOR], and
  * a second launch adds them in order and evaluates the epilogue. */
 #include "jit/gpu_mma.h"

@@ -102,7 +102,11 @@ LOWER(mul) { return is_float(e) ? em_fmul(e, x[0], x[1]) : em_mul(e, x[0], x[1])
  * not an integer is at least 1 / |y| away from one, more than the rounding error, and vectors have float division. */
 static LLVMValueRef quotient(emit *e, LLVMValueRef a, LLVMValueRef b) {
     bool sg = is_signed(e);
-    if (width(e) == 64) return sg ? LLVMBuildSDiv(e->b, a, b, "") : LLVMBuildUDiv(e->b, a, b, "");
+    if (width(e) == 64) {
+        LLVMValueRef q = sg ? LLVMBuildSDiv(e->b, a, b, "") : LLVMBuildUDiv(e->b, a, b, "");
+        em_mark_program(e, q);
+        return q;
+    }
     LLVMTypeRef type = em_vec(e, width(e) == 32 ? e->t_f64 : e->t_f32), to = em_type(e, e->dt);
     LLVMTypeRef wide = em_vec(e, e->t_i32);
     if (width(e) < 32) { /* through i32: vectors convert no narrower integers */

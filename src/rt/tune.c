@@ -301,7 +301,7 @@ static int64_t page_head(void) {
  * meets each column once, so nothing has to stay. Operand 0 is copied once for up to 2048 columns, and as long as sums
  * of several K blocks are kept for 1024. (One core with 48 KB of L1 and 2 MB of L2, bf16, a loop of tile instructions:
  * 512 cubed, with panels of 32 KB, 1694 Gop/s; 1024 and 2048 cubed, whole panels of 64 and 128 KB, up to 1070. Blocks
- * of all rows instead of a MB of them: 0.65 of that and less. Parts are not measured.) */
+ * of all rows instead of a MB of them: 0.65 of that and less.) */
 static int64_t tile_rows(const contraction *c) {
     const int64_t panel = ir_times(c->kc * c->bytes, c->k->tile.mr);
     return clamp(rt_host_caches()->l2_bytes / 2 / at_least_one(panel), 1, c->mp);

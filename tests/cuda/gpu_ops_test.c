@@ -116,6 +116,10 @@ Test(gpu, contraction, .timeout = 900) {
         {"func @f(%a: f64[A, B], %b: f64[B, C]) -> f64[A, C] { %y = matmul(%a, %b) return %y }", {18, 514, 34, 0}},
         {"func @f(%a: i32[A, B], %b: i32[B, C]) -> i64[A, C] { %y = matmul(%a, %b) return %y }", {66, 35, 70, 0}},
         {"func @f(%a: f32[A, B], %b: f32[B, 24]) -> f32[A, 24] { %y = matmul(%a, %b) return %y }", {70, 24, 1, 0}},
+        /* quotients of the program, of numbers from 2^63 on */
+        {"func @f(%a: f32[A, B], %b: f32[B, C], %c: u64[A, C], %d: u64[C]) -> f32[A, C] { %h = matmul(%a, %b) %n = "
+         "sub(0, %c) %q = div(%n, %d) %r = div(%n, %n) %s = add(%q, %r) %f = cast(%s, f32) %y = add(%h, %f) return %y }",
+         {5, 9, 7, 0}},
     };
     if (!begin()) return;
     takes_any_size = true;
