@@ -402,18 +402,21 @@ static bool was(int line, int what) {
     return false;
 }
 
-/* Of groups of warps that end before others: they only keep step with the barriers of these, and the interpreter, as
- * hardware does, counts those that have left the kernel as there. */
-static bool keeps_step(const char *text, const char *line) {
-    if (!strstr(text, "wgmma") || !line_has(line, "bar.sync")) return false;
-    while ((line = next_line(line)) && !line_has(line, "bra"))
-        if (is_barrier(line) || touches_shared(line) || line_has(line, "cp.async") || line_has(line, "wgmma")) return false;
-    return line && line_has(line, "bra.uni");
+/* The barrier in front of the results of attention by wgmma: what these sizes have in flight there are products with the
+ * last values, in whose place no results are. */
+static bool is_before_results(const char *text, const char *line) {
+    bool has_waited = false, has_shuffled = false;
+    if (!strstr(text, "wgmma") || !strstr(text, "attention") || !line_has(line, "bar.sync")) return false;
+    for (const char *at = text; at && at < line; at = next_line(at)) {
+        if (line_has(at, "cp.async.wait_group") || is_barrier(at)) has_waited = !is_barrier(at), has_shuffled = false;
+        if (line_has(at, "shfl.sync")) has_shuffled = true;
+    }
+    return has_waited && has_shuffled;
 }
 
 static const char *rule_for(gpu_kernel *g, const char *line, int number, change c) {
     const char *text = g->text;
-    if (c == LEAVE_OUT && keeps_step(text, line)) return "groups that have ended keep step by it alone";
+    if (c == LEAVE_OUT && is_before_results(text, line)) return "products in flight read what no result replaces";
     if (c == LEAVE_OUT && is_barrier(line)) {
         if (is_last(text, line)) return "the last barrier of a kernel: nothing of shared memory is behind it";
         if (is_followed_by_nothing(line)) return "another barrier follows, and nothing between them";
