@@ -192,7 +192,7 @@ em_loop em_for(emit *e, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef step)
     l.number = ++e->n_loops;
     LLVMBuildBr(e->b, l.head);
     LLVMPositionBuilderAtEnd(e->b, l.head);
-    l.i = LLVMBuildPhi(e->b, e->t_i64, "i");
+    l.i = LLVMBuildPhi(e->b, LLVMTypeOf(begin), "i");
     LLVMAddIncoming(l.i, &begin, &before, 1);
     LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, l.i, end), l.body, l.done);
     LLVMPositionBuilderAtEnd(e->b, l.body);

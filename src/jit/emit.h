@@ -154,7 +154,7 @@ typedef struct em_loop {
     LLVMValueRef i, step;
     int number;
 } em_loop;
-/* for (i64 i = begin; i < end; i += step). Between the calls the builder is inside the body; after em_end it is behind
+/* for (i = begin; i < end; i += step), of any integers. Between the calls the builder is inside the body; after em_end it is behind
  * the loop. Values that change across iterations live in allocas (em_alloca; the back end keeps them in memory under
  * optnone) or in phis made by em_loop_phi. */
 em_loop em_for(emit *e, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef step);

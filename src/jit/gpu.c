@@ -132,10 +132,8 @@ void gpu_keep_loop(emit *e, const em_loop *l) {
 }
 
 LLVMValueRef gpu_made_here(emit *e, LLVMValueRef v, LLVMValueRef i) {
-    LLVMTypeRef fn = LLVMFunctionType(e->t_i32, &e->t_i32, 1, 0);
-    LLVMValueRef same = LLVMGetInlineAsm(fn, "mov.b32 $0, $1;", 15, "=r,r", 4, 1, 0, LLVMInlineAsmDialectATT, 0), high;
-    high = LLVMBuildTrunc(e->b, em_lshr(e, i, 32), e->t_i32, "");
-    high = em_lshr(e, LLVMBuildCall2(e->b, fn, same, &high, 1, ""), 31);
+    LLVMValueRef high = LLVMBuildTrunc(e->b, em_lshr(e, i, 32), e->t_i32, "");
+    high = em_lshr(e, gpu_asm(e, "mov.b32 $0, $1;", "=r,r", true, e->t_i32, &high, 1), 31);
     return LLVMBuildZExt(e->b, em_add(e, LLVMBuildTrunc(e->b, v, e->t_i32, ""), high), e->t_i64, "");
 }
 
@@ -214,6 +212,11 @@ LLVMValueRef gpu_shuffle(emit *e, LLVMValueRef v, int mask) {
     return is_int ? out : LLVMBuildBitCast(e->b, out, type, "");
 }
 
+LLVMValueRef gpu_same_in_warp(emit *e, LLVMValueRef v) {
+    LLVMValueRef in[4] = {em_i32(e, -1), v, em_i32(e, 0), em_i32(e, IR_GPU_WARP - 1)};
+    return gpu_call(e, "llvm.nvvm.shfl.sync.idx.i32", NULL, 0, in, 4);
+}
+
 LLVMValueRef gpu_exp2(emit *e, LLVMValueRef x) { return gpu_call(e, "llvm.nvvm.ex2.approx.ftz", &e->t_f32, 1, &x, 1); }
 
 void gpu_fence(emit *e) { gpu_call(e, "llvm.nvvm.membar.gl", NULL, 0, NULL, 0); }
@@ -230,5 +233,12 @@ LLVMValueRef gpu_shared(emit *e, LLVMTypeRef element, int n) {
     LLVMSetInitializer(g, LLVMGetUndef(type));
     LLVMSetLinkage(g, LLVMInternalLinkage);
     LLVMSetAlignment(g, 16);
+    return g;
+}
+
+LLVMValueRef gpu_dynamic_shared(emit *e) {
+    LLVMValueRef g = LLVMAddGlobalInAddressSpace(e->mod, LLVMArrayType2(e->t_i8, 0), "operands", SHARED);
+    LLVMSetLinkage(g, LLVMExternalLinkage);
+    LLVMSetAlignment(g, 1024);
     return g;
 }

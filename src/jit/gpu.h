@@ -38,6 +38,8 @@ LLVMValueRef gpu_wide_quotient(emit *e, LLVMValueRef a, LLVMValueRef b);
 void gpu_replace_quotients(emit *e);
 void gpu_barrier(emit *e);
 LLVMValueRef gpu_shuffle(emit *e, LLVMValueRef v, int mask); /* the value of lane ^ mask; any scalar */
+/* An i32 that all lanes of a warp have alike: ptxas then knows, and keeps it in a register of the warp. */
+LLVMValueRef gpu_same_in_warp(emit *e, LLVMValueRef v);
 LLVMValueRef gpu_exp2(emit *e, LLVMValueRef x); /* 2^x of an f32, to about 2 units; below the least normal number 0 */
 /* What this thread wrote before is seen by whoever sees what it writes behind it, on the whole device; and so for what
  * it reads. */
@@ -45,6 +47,26 @@ void gpu_fence(emit *e);
 /* Adds 1 to the u32 at address (i64) + 4 * index, `most` becomes 0: what it was, i32. */
 LLVMValueRef gpu_count(emit *e, LLVMValueRef address, LLVMValueRef index, LLVMValueRef most);
 LLVMValueRef gpu_shared(emit *e, LLVMTypeRef element, int n); /* an array in shared memory of the block */
+LLVMValueRef gpu_dynamic_shared(emit *e); /* as much as the launch asks for; aligned for wgmma's permutation */
+
+/* ---- gpu_async.c: copies to shared memory and products of four warps, which run while others are asked for ---- */
+/* An instruction as text, with constraints as LLVM has them; has_effects: on memory, or on when others happen. */
+LLVMValueRef gpu_asm(emit *e, const char *text, const char *constraints, bool has_effects, LLVMTypeRef result,
+                     LLVMValueRef *in, unsigned n);
+void gpu_say(emit *e, const char *text);    /* with effects, without operands */
+void gpu_commit_copies(emit *e);            /* of this thread, since the last time: a group */
+void gpu_wait_for_copies(emit *e, int but); /* for all groups of this thread but the last ones */
+/* Text with n in (is_read) and out registers of f32 in front, $0 to $n - 1, then what is only read. */
+void gpu_on_sums(emit *e, const char *text, LLVMValueRef *acc, int n, bool is_read, LLVMValueRef *in,
+                 const char *in_kinds, int n_in);
+/* acc[n] (adds: +)= a * b, of 64 rows, 2 * n columns and 16 products of halves: wgmma. */
+typedef struct gpu_product {
+    ir_dtype type;
+    bool adds, a_turned, b_turned; /* contiguous along rows or columns, not k */
+    LLVMValueRef a[4], b;          /* descriptors of shared memory; a: or four registers of a fragment */
+    int n_a;                       /* 1, or 4 */
+} gpu_product;
+void gpu_begin_product(emit *e, const gpu_product *p, LLVMValueRef *acc, int n);
 
 /* ---- gpu_space.c: the matrices of a contraction or convolution ---- */
 typedef struct gpu_space {

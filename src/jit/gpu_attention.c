@@ -313,14 +313,6 @@ static int lay_out(flash *f) {
     return most > results ? most : results;
 }
 
-/* As much as the launch asks for. */
-static LLVMValueRef dynamic_shared(emit *e) {
-    LLVMValueRef g = LLVMAddGlobalInAddressSpace(e->mod, LLVMArrayType2(e->t_i8, 0), "operands", 3);
-    LLVMSetLinkage(g, LLVMExternalLinkage);
-    LLVMSetAlignment(g, 1024); /* the pattern of wgmma's permutation */
-    return g;
-}
-
 static void enter_groups(flash *f, const ir_gpu_attention_group *g) {
     f->is_group = true;
     f->group = *g;
@@ -348,7 +340,7 @@ fusor_status gpu_emit_attention(emit *e, fu_error *err) {
     const int elements = lay_out(f);
     const bool has_groups = ir_gpu_attention_group_of(a->k, &g);
     if (has_groups) {
-        f->shared = dynamic_shared(e);
+        f->shared = gpu_dynamic_shared(e);
         gpu_limit(e, g.groups * 4 * IR_GPU_WARP, g.blocks);
     } else {
         f->shared = gpu_shared(e, a->t_acc, elements);

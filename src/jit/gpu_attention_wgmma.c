@@ -55,62 +55,16 @@ typedef struct group {
 static LLVMValueRef i32(group *g, LLVMValueRef v) { return LLVMBuildTrunc(g->e->b, v, g->e->t_i32, ""); }
 static LLVMValueRef plus(group *g, LLVMValueRef v, int by) { return by ? em_add(g->e, v, em_i32(g->e, by)) : v; }
 
-/* Text with n in and out registers of f32 in front, then what is only read. */
-static void emit_asm(group *g, const char *text, LLVMValueRef *acc, int n, bool is_read, LLVMValueRef *in,
-                     const char *in_kinds, int n_in) {
-    emit *e = g->e;
-    fu_str constraints;
-    LLVMTypeRef types[MAX_ACC + 8], outs[MAX_ACC];
-    LLVMValueRef values[MAX_ACC + 8];
-    int all = 0;
-    fu_str_init(&constraints, e->arena);
-    for (int i = 0; i < n; i++) {
-        fu_str_addf(&constraints, "=f,");
-        outs[i] = e->t_f32;
-    }
-    for (int i = 0; i < n_in; i++) {
-        fu_str_addf(&constraints, "%c,", in_kinds[i]);
-        values[all++] = in[i];
-    }
-    for (int i = 0; i < n && is_read; i++) {
-        fu_str_addf(&constraints, "%d,", i);
-        values[all++] = acc[i];
-    }
-    fu_str_addf(&constraints, "~{memory}");
-    for (int i = 0; i < all; i++) types[i] = LLVMTypeOf(values[i]);
-    LLVMTypeRef out = n ? LLVMStructTypeInContext(e->ctx, outs, (unsigned)n, 0) : e->t_void;
-    LLVMTypeRef fn = LLVMFunctionType(out, types, (unsigned)all, 0);
-    LLVMValueRef f =
-        LLVMGetInlineAsm(fn, text, strlen(text), constraints.at, constraints.n, 1, 0, LLVMInlineAsmDialectATT, 0);
-    LLVMValueRef result = LLVMBuildCall2(e->b, fn, f, values, (unsigned)all, "");
-    for (int i = 0; i < n; i++) acc[i] = LLVMBuildExtractValue(e->b, result, (unsigned)i, "");
-}
-
-static void say(group *g, const char *text) { emit_asm(g, text, NULL, 0, false, NULL, "", 0); }
+static void say(group *g, const char *text) { gpu_say(g->e, text); }
 
 /* Waits for all but the last `keep` groups of products; the accumulators are there from here on. */
 static void wait_for_products(group *g, int keep, LLVMValueRef *acc, int n) {
     char text[64];
     snprintf(text, sizeof text, "wgmma.wait_group.sync.aligned %d;", keep);
-    emit_asm(g, text, acc, n, true, NULL, "", 0);
+    gpu_on_sums(g->e, text, acc, n, true, NULL, "", 0);
 }
 
-/* acc[n] (+)= a * b, of 64 rows and 2 * n columns. a: a descriptor, or four registers. */
-static void multiply(group *g, LLVMValueRef *acc, int n, bool adds, LLVMValueRef *a, int n_a, LLVMValueRef b) {
-    emit *e = g->e;
-    const char *type = g->f->a.k->inst[g->f->a.q].dtype == FUSOR_BF16 ? "bf16" : "f16";
-    LLVMValueRef in[6];
-    fu_str text;
-    fu_str_init(&text, e->arena);
-    fu_str_addf(&text, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {", 2 * n, type, type);
-    for (int i = 0; i < n; i++) fu_str_addf(&text, "%s$%d", i ? ", " : "", i);
-    if (n_a == 1) fu_str_addf(&text, "}, $%d, $%d, $%d, 1, 1, 0, 0;", n, n + 1, n + 2);
-    else fu_str_addf(&text, "}, {$%d, $%d, $%d, $%d}, $%d, $%d, 1, 1, 1;", n, n + 1, n + 2, n + 3, n + 4, n + 5);
-    memcpy(in, a, (size_t)n_a * sizeof *in);
-    in[n_a] = b;
-    in[n_a + 1] = LLVMConstInt(e->t_i1, adds, 0);
-    emit_asm(g, text.at, acc, n, adds, in, n_a == 1 ? "llb" : "rrrrlb", n_a + 2);
-}
+static ir_dtype operand_type(const group *g) { return g->f->a.k->inst[g->f->a.q].dtype; }
 
 /* The lower word of a descriptor, of an address in shared memory: what is n bytes further is n / 16 more. leading: from
  * one column of lines to the next, in 16 bytes. */
@@ -125,16 +79,13 @@ static LLVMValueRef descriptor(group *g, LLVMValueRef lower, int bytes) {
 
 LLVMValueRef flash_pair(flash *f, ir_dtype t, LLVMValueRef low, LLVMValueRef high) {
     emit *e = f->e;
-    const char *text = t == FUSOR_BF16 ? "cvt.rn.bf16x2.f32 $0, $1, $2;" : "cvt.rn.f16x2.f32 $0, $1, $2;",
-               *in = "=r,f,f";
-    LLVMTypeRef fn = LLVMFunctionType(e->t_i32, (LLVMTypeRef[]){e->t_f32, e->t_f32}, 2, 0);
-    LLVMValueRef as = LLVMGetInlineAsm(fn, text, strlen(text), in, strlen(in), 0, 0, LLVMInlineAsmDialectATT, 0);
-    return LLVMBuildCall2(e->b, fn, as, (LLVMValueRef[]){high, low}, 2, "");
+    const char *text = t == FUSOR_BF16 ? "cvt.rn.bf16x2.f32 $0, $1, $2;" : "cvt.rn.f16x2.f32 $0, $1, $2;";
+    return gpu_asm(e, text, "=r,f,f", false, e->t_i32, (LLVMValueRef[]){high, low}, 2);
 }
 
 static LLVMValueRef half_of_pair(group *g, LLVMValueRef pair, int which) {
     emit *e = g->e;
-    const ir_dtype t = g->f->a.k->inst[g->f->a.q].dtype;
+    const ir_dtype t = operand_type(g);
     if (t == FUSOR_BF16) {
         LLVMValueRef bits = which ? em_and(e, pair, em_i32(e, (int32_t)0xffff0000)) : em_shl(e, pair, 16);
         return LLVMBuildBitCast(e->b, bits, e->t_f32, "");
@@ -142,13 +93,6 @@ static LLVMValueRef half_of_pair(group *g, LLVMValueRef pair, int which) {
     LLVMTypeRef half = LLVMHalfTypeInContext(e->ctx);
     LLVMValueRef both = LLVMBuildBitCast(e->b, pair, LLVMVectorType(half, 2), "");
     return LLVMBuildFPExt(e->b, LLVMBuildExtractElement(e->b, both, em_i32(e, which), ""), e->t_f32, "");
-}
-
-/* What all lanes have: ptxas then knows, and keeps it in a register of the warp, where descriptors have to be. */
-static LLVMValueRef of_lane_0(group *g, LLVMValueRef v) {
-    emit *e = g->e;
-    LLVMValueRef in[4] = {em_i32(e, -1), v, em_i32(e, 0), em_i32(e, IR_GPU_WARP - 1)};
-    return gpu_call(e, "llvm.nvvm.shfl.sync.idx.i32", NULL, 0, in, 4);
 }
 
 /* ---- operands into shared memory ---- */
@@ -229,7 +173,7 @@ static LLVMValueRef copy(group *g, const tile *t, LLVMValueRef row, LLVMValueRef
                   further = 128 * (block * t->column * (t->columns / LINE) + line % t->column);
         LLVMValueRef is_outside = em_icmp(e, LLVMIntSGE, plus(g, row, line), t->end);
         LLVMValueRef at = LLVMBuildPtrToInt(e->b, from, e->t_i64, "");
-        emit_asm(g, text, NULL, 0, false, (LLVMValueRef[]){plus(g, to, further), at, is_outside}, "rlb", 3);
+        gpu_asm(e, text, "r,l,b,~{memory}", true, e->t_void, (LLVMValueRef[]){plus(g, to, further), at, is_outside}, 3);
         from = em_gep(e, from, e->t_i8, t->pass_step);
     }
     if (is_part) {
@@ -242,12 +186,9 @@ static LLVMValueRef copy(group *g, const tile *t, LLVMValueRef row, LLVMValueRef
     return from;
 }
 
-static void commit_copies(group *g) { gpu_call(g->e, "llvm.nvvm.cp.async.commit.group", NULL, 0, NULL, 0); }
-
 /* What this thread's copies brought, or it wrote, is there for wgmma of all threads. */
 static void meet(group *g, int groups) {
-    LLVMValueRef n = em_i32(g->e, groups);
-    gpu_call(g->e, "llvm.nvvm.cp.async.wait.group", NULL, 0, &n, 1);
+    gpu_wait_for_copies(g->e, groups);
     say(g, "fence.proxy.async.shared::cta;");
     gpu_barrier(g->e);
 }
@@ -263,7 +204,8 @@ static void begin_scores(group *g, LLVMValueRef piece) {
         const int column = s / 4, chunk = 32 * (s % 4);
         LLVMValueRef a = descriptor(g, queries, 128 * QUERIES * column + chunk),
                      b = descriptor(g, keys, 128 * g->k.column * column + chunk);
-        multiply(g, g->score, g->n_scores, s > 0, &a, 1, b);
+        gpu_begin_product(e, &(gpu_product){.type = operand_type(g), .adds = s > 0, .a = {a}, .n_a = 1, .b = b},
+                          g->score, g->n_scores);
     }
     say(g, "wgmma.commit_group.sync.aligned;");
 }
@@ -275,7 +217,11 @@ static void begin_results(group *g, LLVMValueRef part[2][MAX_ACC / 2], LLVMValue
     LLVMValueRef values = lower_word(g, plus(g, em_add(e, g->base, piece), g->v.at), 8 * g->v.column);
     for (int s = 0; s < f->keys / 16; s++) {
         LLVMValueRef b = descriptor(g, values, 16 * 128 * s);
-        for (int p = 0; p < 2; p++) multiply(g, g->result, g->n_results, true, &part[p][4 * s], 4, b);
+        for (int p = 0; p < 2; p++) {
+            gpu_product product = {.type = operand_type(g), .adds = true, .n_a = 4, .b = b, .b_turned = true};
+            memcpy(product.a, &part[p][4 * s], sizeof product.a);
+            gpu_begin_product(e, &product, g->result, g->n_results);
+        }
     }
     say(g, "wgmma.commit_group.sync.aligned;");
 }
@@ -352,9 +298,8 @@ static LLVMValueRef any_of_warp(group *g, LLVMValueRef is) {
 
 /* Exponents of 2 are score * log2_scale + reference; a reference is infinite as long as there was no score. */
 static void move_references(group *g) {
-    flash *f = g->f;
     emit *e = g->e;
-    const bool is_f16 = f->a.k->inst[f->a.q].dtype == FUSOR_F16;
+    const bool is_f16 = operand_type(g) == FUSOR_F16;
     LLVMValueRef most[2], moves[2], near = em_f32(e, is_f16 ? OFFSET_F16 + NEAR_F16 : NEAR), one = em_f32(e, 1), is[2];
     for (int r = 0; r < 2; r++) {
         most[r] = largest_of(g, r);
@@ -403,7 +348,7 @@ static void multiply_results(group *g) {
     for (int i = 0; i < g->n_results; i++) g->result[i] = em_fmul(e, g->result[i], g->factor[row_of(i)]);
     LLVMBasicBlockRef from[2] = {LLVMGetInsertBlock(e->b), b.other};
     em_else(e, &b);
-    emit_asm(g, "wgmma.wait_group.sync.aligned 0; // as they are", was, g->n_results, true, NULL, "", 0);
+    gpu_on_sums(e, "wgmma.wait_group.sync.aligned 0; // as they are", was, g->n_results, true, NULL, "", 0);
     em_endif(e, &b);
     for (int i = 0; i < g->n_results; i++) {
         LLVMValueRef phi = LLVMBuildPhi(e->b, e->t_f32, "");
@@ -415,7 +360,7 @@ static void multiply_results(group *g) {
 /* Each weight as two numbers of 16 bits: the nearest one, and what is left. */
 static void split(group *g, LLVMValueRef part[2][MAX_ACC / 2]) {
     emit *e = g->e;
-    const ir_dtype t = g->f->a.k->inst[g->f->a.q].dtype;
+    const ir_dtype t = operand_type(g);
     for (int i = 0; i < g->n_scores / 2; i++) {
         LLVMValueRef *w = g->score + 2 * i, left[2];
         part[0][i] = flash_pair(g->f, t, w[0], w[1]);
@@ -428,7 +373,7 @@ static void split(group *g, LLVMValueRef part[2][MAX_ACC / 2]) {
 static void find_scale(group *g) {
     flash *f = g->f;
     emit *e = g->e;
-    const bool is_f16 = f->a.k->inst[f->a.q].dtype == FUSOR_F16;
+    const bool is_f16 = operand_type(g) == FUSOR_F16;
     LLVMValueRef one = em_f32(e, 1), log2_e = em_f32(e, 0x1.715476p0);
     g->offset = em_f32(e, is_f16 ? OFFSET_F16 : 0);
     g->is_far = NULL;
@@ -460,7 +405,7 @@ static void find_bounds(group *g, LLVMValueRef from, LLVMValueRef to) {
     if (a->high >= 0 && a->mask < 0) { /* all groups bring a mask, with barriers */
         LLVMValueRef group_end = em_add(e, f->q0, em_and(e, em_lshr(e, f->thread, 1), flash_num(f, -QUERIES)));
         group_end = em_add(e, em_add(e, group_end, flash_num(f, QUERIES)), f->high);
-        g->own_length = of_lane_0(g, distance(g, em_min(e, to, group_end)));
+        g->own_length = gpu_same_in_warp(e, distance(g, em_min(e, to, group_end)));
     }
     if (a->high >= 0) end = em_min(e, to, em_add(e, em_add(e, query, f->high), one));
     g->all_to = distance(g, end);
@@ -488,7 +433,7 @@ static void lay_out_all(group *g) {
     lay_out(g, &g->k, 1, a->keys, a->at.j, a->at.k, f->keys, f->group.head, f->keys, &at, 2);
     lay_out(g, &g->v, 2, a->v, a->at.j, a->at.n, f->keys, f->width, f->keys, &at, 2);
     g->base = LLVMBuildPtrToInt(e->b, f->shared, e->t_i32, "");
-    LLVMValueRef number = of_lane_0(g, em_lshr(e, i32(g, f->thread), 7));
+    LLVMValueRef number = gpu_same_in_warp(e, em_lshr(e, i32(g, f->thread), 7));
     g->own_queries = em_add(e, g->base, em_mul(e, number, em_i32(e, 2 * QUERIES * f->group.head)));
     LLVMValueRef queries = em_min(e, em_sub(e, a->n_queries, f->q0), flash_num(f, f->queries));
     begin_copies(g, &g->q, f->q0, zero, i32(g, queries));
@@ -523,10 +468,10 @@ static void begin_keys(group *g, LLVMValueRef from[2]) {
     gpu_barrier(e); /* what was in shared memory is not read any more */
     (void)copy(g, &g->q, zero, g->q.first, zero);
     from[0] = copy(g, &g->k, zero, g->k.first, zero);
-    commit_copies(g);
+    gpu_commit_copies(g->e);
     from[0] = copy(g, &g->k, next, from[0], em_i32(e, g->k.bytes));
     from[1] = copy(g, &g->v, zero, g->v.first, zero);
-    commit_copies(g);
+    gpu_commit_copies(g->e);
     if (f->a.mask >= 0) flash_stage_mask(f, g->first);
     meet(g, 1);
     say(g, "wgmma.fence.sync.aligned;");
@@ -546,7 +491,7 @@ static void copy_next(group *g, LLVMValueRef j, int ahead, state *now) {
     LLVMValueRef other[2] = {other_piece(g, 0, now), other_piece(g, 1, now)};
     if (ahead > 1) now->from[0] = copy(g, &g->k, plus(g, j, 2 * keys), now->from[0], now->piece[0]);
     if (ahead > 0) now->from[1] = copy(g, &g->v, plus(g, j, keys), now->from[1], other[1]);
-    if (ahead > 0) commit_copies(g);
+    if (ahead > 0) gpu_commit_copies(g->e);
     memcpy(now->piece, other, sizeof other);
 }
 
@@ -593,24 +538,6 @@ static void leave_body(group *g, const state *phi, const state *now) {
     }
 }
 
-/* As em_for, of 32 bits. */
-static em_loop begin_loop(group *g, LLVMValueRef from, LLVMValueRef end, int step) {
-    emit *e = g->e;
-    em_loop l = {.head = em_block(e, "head"),
-                 .body = em_block(e, "body"),
-                 .done = LLVMCreateBasicBlockInContext(e->ctx, "done"),
-                 .step = em_i32(e, step),
-                 .number = ++e->n_loops};
-    LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b);
-    LLVMBuildBr(e->b, l.head);
-    LLVMPositionBuilderAtEnd(e->b, l.head);
-    l.i = LLVMBuildPhi(e->b, e->t_i32, "i");
-    LLVMAddIncoming(l.i, &from, &before, 1);
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, l.i, end), l.body, l.done);
-    LLVMPositionBuilderAtEnd(e->b, l.body);
-    return l;
-}
-
 /* The last block's products, which nothing runs beside; results to where they are finished. */
 static void end_keys(group *g, LLVMValueRef j, state *s) {
     flash *f = g->f;
@@ -632,8 +559,8 @@ static void end_keys(group *g, LLVMValueRef j, state *s) {
 /* A group whose queries see no key from j on copies them for the others. */
 static void copy_rest(group *g, LLVMValueRef j, state *s) {
     emit *e = g->e;
-    LLVMValueRef from[2], piece[2], nothing = em_i32(e, 0);
-    em_loop l = begin_loop(g, j, g->length, g->f->keys);
+    LLVMValueRef from[2], piece[2];
+    em_loop l = em_for(e, j, g->length, em_i32(e, g->f->keys));
     for (int i = 0; i < 2; i++) {
         s->from[i] = from[i] = em_loop_phi(e, &l, s->from[i]);
         s->piece[i] = piece[i] = em_loop_phi(e, &l, s->piece[i]);
@@ -643,7 +570,7 @@ static void copy_rest(group *g, LLVMValueRef j, state *s) {
     for (int i = 0; i < 2; i++) em_loop_next(e, from[i], s->from[i]), em_loop_next(e, piece[i], s->piece[i]);
     em_end(e, &l);
     gpu_keep_loop(e, &l);
-    gpu_call(e, "llvm.nvvm.cp.async.wait.group", NULL, 0, &nothing, 1);
+    gpu_wait_for_copies(e, 0);
 }
 
 void flash_group_keys(flash *f, LLVMValueRef from, LLVMValueRef to) {
@@ -660,7 +587,7 @@ void flash_group_keys(flash *f, LLVMValueRef from, LLVMValueRef to) {
     for (int r = 0; r < 2; r++) g->reference[r] = em_f32(e, __builtin_inf()), g->sum[r] = em_f32(e, 0);
     begin_keys(g, phi->from);
     split(g, phi->part);
-    em_loop l = begin_loop(g, em_i32(e, 0), plus(g, g->own_length, -f->keys), f->keys);
+    em_loop l = em_for(e, em_i32(e, 0), plus(g, g->own_length, -f->keys), em_i32(e, f->keys));
     enter_loop(g, &l, phi);
     now = *phi;
     add_keys(g, l.i, &now);

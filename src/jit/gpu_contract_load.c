@@ -289,15 +289,14 @@ static LLVMValueRef part_of(contract *c, int operand, LLVMValueRef stage) {
 void fma_take(contract *c, LLVMValueRef stage, LLVMValueRef k) {
     for (int i = 0; i < 2; i++)
         if (c->operand[i].is_copied) fma_copy(c, &c->operand[i], part_of(c, i, stage), k);
-    if (has_copies(c)) gpu_call(c->e, "llvm.nvvm.cp.async.commit.group", NULL, 0, NULL, 0);
+    if (has_copies(c)) gpu_commit_copies(c->e);
     for (int i = 0; i < 2; i++)
         if (!c->operand[i].is_copied && c->operand[i].can)
             (c->operand[i].is_gathered ? gather : fetch)(c, &c->operand[i], k);
 }
 
 void fma_wait(contract *c, int but) {
-    LLVMValueRef n = em_i32(c->e, but);
-    if (has_copies(c)) gpu_call(c->e, "llvm.nvvm.cp.async.wait.group", NULL, 0, &n, 1);
+    if (has_copies(c)) gpu_wait_for_copies(c->e, but);
 }
 
 static void put_vectors(contract *c, const fma_operand *o, LLVMValueRef to, LLVMValueRef k0) {

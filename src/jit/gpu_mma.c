@@ -192,13 +192,6 @@ LLVMValueRef mma_next_stage(mma *m, LLVMValueRef stage) {
     return em_select(e, em_icmp(e, LLVMIntEQ, next, end), em_i32(e, 0), next);
 }
 
-void mma_commit(mma *m) { gpu_call(m->e, "llvm.nvvm.cp.async.commit.group", NULL, 0, NULL, 0); }
-
-void mma_wait_for_all_but(mma *m, int groups) {
-    LLVMValueRef n = em_i32(m->e, groups);
-    gpu_call(m->e, "llvm.nvvm.cp.async.wait.group", NULL, 0, &n, 1);
-}
-
 /* One more piece of both operands; from[]: where this thread's copies begin, and then those of the next. */
 void mma_load_pieces(mma *m, LLVMValueRef stage, LLVMValueRef k, LLVMValueRef from[2]) {
     for (int o = 0; o < 2; o++) {
@@ -207,7 +200,7 @@ void mma_load_pieces(mma *m, LLVMValueRef stage, LLVMValueRef k, LLVMValueRef fr
         mma_load_piece(m, o, stage, k, from[o]);
         if (p->first) from[o] = em_gep(m->e, from[o], m->e->t_i8, p->step);
     }
-    mma_commit(m);
+    gpu_commit_copies(m->e);
 }
 
 void mma_begin_from(mma *m, em_loop *l, LLVMValueRef from[2]) {
@@ -263,7 +256,7 @@ static void emit_tile(mma *m, int tile) {
     memcpy(now, from, sizeof now);
     mma_begin_from(m, &l, now);
     for (int i = 0; i < w.n_acc; i++) acc[i] = sum[i] = em_loop_phi(e, &l, LLVMConstNull(m->t_acc));
-    mma_wait_for_all_but(m, ahead - 1);
+    gpu_wait_for_copies(e, ahead - 1);
     gpu_barrier(e);
     memcpy(next, now, sizeof next);
     LLVMValueRef k = em_add(e, l.i, mma_num(m, ahead * m->operand[0].k));
@@ -276,7 +269,7 @@ static void emit_tile(mma *m, int tile) {
     em_loop_next(e, write, mma_next_stage(m, write));
     mma_next_from(m, now, next);
     em_end(e, &l);
-    mma_wait_for_all_but(m, 0);
+    gpu_wait_for_copies(e, 0);
     gpu_barrier(e); /* the results take the place of the operands */
     mma_stage_result(m, acc, w.n[0], w.n[1], w.first[0], em_lshr(e, w.first[1], 3));
 }
@@ -388,14 +381,6 @@ static void emit_first_launch(mma *m) {
     for (int i = n_with - (n_without ? 1 : 2); i >= 0; i--) em_endif(e, &b[i]);
 }
 
-/* As much as the launch asks for. */
-static LLVMValueRef dynamic_shared(emit *e) {
-    LLVMValueRef g = LLVMAddGlobalInAddressSpace(e->mod, LLVMArrayType2(e->t_i8, 0), "pieces", 3);
-    LLVMSetLinkage(g, LLVMExternalLinkage);
-    LLVMSetAlignment(g, 1024); /* the pattern of wgmma's permutation */
-    return g;
-}
-
 void gpu_emit_mma(emit *e) {
     mma *m = FU_NEW(e->arena, mma);
     const ir_kernel *k = m->k = e->k;
@@ -417,7 +402,7 @@ void gpu_emit_mma(emit *e) {
                                       .has_vectors = ir_gpu_mma_has_vectors(k, o),
                                       .is_gathered = ir_gpu_mma_is_gathered(k, o)};
     }
-    m->shared = dynamic_shared(e);
+    m->shared = gpu_dynamic_shared(e);
     m->thread = mma_i32(m, gpu_special(e, "tid.x"));
     m->lane = mma_bits(m, m->thread, 0, 5);
     m->warp = em_lshr(e, m->thread, 5);

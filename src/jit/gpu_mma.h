@@ -71,8 +71,6 @@ void mma_count_tiles(mma *m);
 void mma_enter_tile(mma *m, LLVMValueRef part, LLVMValueRef number);
 
 /* ---- gpu_mma.c: the loop along k ---- */
-void mma_commit(mma *m); /* of asynchronous copies so far, a group */
-void mma_wait_for_all_but(mma *m, int groups);
 LLVMValueRef mma_next_stage(mma *m, LLVMValueRef stage);
 /* The first pieces into the first stages, each a group; from[]: where this thread's copies are then. */
 void mma_fill_stages(mma *m, int pieces, LLVMValueRef from[2]);
@@ -85,7 +83,6 @@ void mma_begin_from(mma *m, em_loop *l, LLVMValueRef from[2]); /* from[] as phis
 void mma_next_from(mma *m, LLVMValueRef phi[2], LLVMValueRef next[2]);
 /* ---- gpu_wgmma.c: the loop along k by wgmma, m->t being laid out; up to the results in shared memory ---- */
 void mma_emit_wgmma(mma *m);
-void mma_emit_asm(mma *m, const char *text); /* an instruction with effects on memory, without operands */
 /* Addresses (i32) in shared memory of what four warps multiply, in the first stage: group: which four. */
 void mma_first_operands(mma *m, LLVMValueRef group, LLVMValueRef first[2]);
 /* The products of one piece begin, as a group; first: of the operands in its stage. */

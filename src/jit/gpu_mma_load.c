@@ -255,10 +255,8 @@ static LLVMValueRef hidden(mma *m, LLVMValueRef v) {
     LLVMTypeRef type = LLVMTypeOf(v);
     const bool is_pointer = LLVMGetTypeKind(type) == LLVMPointerTypeKind;
     if (is_pointer) v = LLVMBuildPtrToInt(e->b, v, e->t_i64, "");
-    LLVMTypeRef in = LLVMTypeOf(v), fn = LLVMFunctionType(in, &in, 1, 0);
-    LLVMValueRef same =
-        LLVMGetInlineAsm(fn, "", 0, in == e->t_i64 ? "=l,0" : "=r,0", 4, 1, 0, LLVMInlineAsmDialectATT, 0);
-    v = LLVMBuildCall2(e->b, fn, same, &v, 1, "");
+    LLVMTypeRef in = LLVMTypeOf(v);
+    v = gpu_asm(e, "", in == e->t_i64 ? "=l,0" : "=r,0", true, in, &v, 1);
     return is_pointer ? LLVMBuildIntToPtr(e->b, v, type, "") : v;
 }
 

@@ -9,19 +9,9 @@
  * so products of a piece run while the next one is waited for. The stage that is written was read two pieces before:
  * whoever is behind the barrier has waited for those products. */
 #include "jit/gpu_mma.h"
-#include <stdio.h>
 #include <string.h>
 
 enum { K_BYTES = 32 /* of an instruction */, SWIZZLE_128 = 1, LINE = 128, EIGHT_LINES = 8 * LINE };
-
-void mma_emit_asm(mma *m, const char *text) {
-    emit *e = m->e;
-    LLVMTypeRef type = LLVMFunctionType(e->t_void, NULL, 0, 0);
-    const char *clobber = "~{memory}";
-    LLVMValueRef f =
-        LLVMGetInlineAsm(type, text, strlen(text), clobber, strlen(clobber), 1, 0, LLVMInlineAsmDialectATT, 0);
-    LLVMBuildCall2(e->b, type, f, NULL, 0, "");
-}
 
 /* A descriptor without its address: distances of 8 lines, and of columns of 128 bytes, in units of 16 bytes. */
 static uint64_t descriptor(const mma_operand *p) {
@@ -34,40 +24,6 @@ static uint64_t descriptor(const mma_operand *p) {
 static LLVMValueRef with_address(mma *m, uint64_t descriptor_bits, LLVMValueRef byte) {
     emit *e = m->e;
     return em_or(e, mma_i64(m, em_lshr(e, byte, 4)), mma_num(m, (int64_t)descriptor_bits));
-}
-
-/* D += A * B, of 64 rows: acc[columns / 2] are a lane's elements. */
-static void multiply(mma *m, int columns, LLVMValueRef a, LLVMValueRef b, LLVMValueRef *acc) {
-    emit *e = m->e;
-    const int n = columns / 2;
-    const char *type = m->k->inst[m->operand[0].inst].dtype == FUSOR_BF16 ? "bf16" : "f16";
-    fu_str text, constraints;
-    fu_str_init(&text, e->arena);
-    fu_str_init(&constraints, e->arena);
-    fu_str_addf(&text, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {", columns, type, type);
-    for (int i = 0; i < n; i++) fu_str_addf(&text, "%s$%d", i ? ", " : "", i);
-    fu_str_addf(&text, "}, $%d, $%d, $%d, 1, 1, %d, %d;", n, n + 1, n + 2, m->operand[0].is_turned,
-                m->operand[1].is_turned);
-    for (int i = 0; i < n; i++) fu_str_addf(&constraints, "=f,");
-    fu_str_addf(&constraints, "l,l,b");
-    for (int i = 0; i < n; i++) fu_str_addf(&constraints, ",%d", i);
-    LLVMTypeRef *in_type = FU_NEW_N(e->arena, LLVMTypeRef, 2 * n + 3), *out_type = in_type + 3;
-    LLVMValueRef *in = FU_NEW_N(e->arena, LLVMValueRef, n + 3);
-    in_type[0] = in_type[1] = e->t_i64;
-    in_type[2] = e->t_i1;
-    in[0] = a;
-    in[1] = b;
-    in[2] = LLVMConstInt(e->t_i1, 1, 0); /* adds to what the registers hold */
-    for (int i = 0; i < n; i++) {
-        out_type[i] = m->t_acc;
-        in[3 + i] = acc[i];
-    }
-    LLVMTypeRef out = LLVMStructTypeInContext(e->ctx, out_type, (unsigned)n, 0);
-    LLVMTypeRef fn = LLVMFunctionType(out, in_type, (unsigned)n + 3, 0);
-    LLVMValueRef f =
-        LLVMGetInlineAsm(fn, text.at, text.n, constraints.at, constraints.n, 1, 0, LLVMInlineAsmDialectATT, 0);
-    LLVMValueRef all = LLVMBuildCall2(e->b, fn, f, in, (unsigned)n + 3, "");
-    for (int i = 0; i < n; i++) acc[i] = LLVMBuildExtractValue(e->b, all, (unsigned)i, "");
 }
 
 /* 64 rows: a column of 128 bytes of a turned operand, or 64 lines. */
@@ -83,7 +39,12 @@ void mma_first_operands(mma *m, LLVMValueRef group, LLVMValueRef first[2]) {
 void mma_multiply_group(mma *m, LLVMValueRef first[2], LLVMValueRef stage, LLVMValueRef *acc) {
     emit *e = m->e;
     LLVMValueRef d[2];
-    mma_emit_asm(m, "wgmma.fence.sync.aligned;");
+    gpu_product product = {.type = m->k->inst[m->operand[0].inst].dtype,
+                           .adds = true,
+                           .a_turned = m->operand[0].is_turned,
+                           .b_turned = m->operand[1].is_turned,
+                           .n_a = 1};
+    gpu_say(e, "wgmma.fence.sync.aligned;");
     for (int o = 0; o < 2; o++) d[o] = with_address(m, descriptor(&m->operand[o]), em_add(e, first[o], stage));
     for (int s = 0; s < m->t->k_bytes / K_BYTES; s++) {
         LLVMValueRef at[2];
@@ -92,9 +53,11 @@ void mma_multiply_group(mma *m, LLVMValueRef first[2], LLVMValueRef stage, LLVMV
             int by = m->operand[o].is_turned ? 2 * EIGHT_LINES : K_BYTES;
             at[o] = s ? em_add(e, d[o], mma_num(m, s * by / 16)) : d[o];
         }
-        multiply(m, m->t->columns, at[0], at[1], acc);
+        product.a[0] = at[0];
+        product.b = at[1];
+        gpu_begin_product(e, &product, acc, m->t->columns / 2);
     }
-    mma_emit_asm(m, "wgmma.commit_group.sync.aligned;");
+    gpu_say(e, "wgmma.commit_group.sync.aligned;");
 }
 
 void mma_emit_wgmma(mma *m) {
@@ -110,8 +73,8 @@ void mma_emit_wgmma(mma *m) {
     memcpy(now, from, sizeof now);
     mma_begin_from(m, &l, now);
     for (int i = 0; i < n_acc; i++) acc[i] = sum[i] = em_loop_phi(e, &l, LLVMConstNull(m->t_acc));
-    mma_wait_for_all_but(m, ahead - 1);
-    mma_emit_asm(m, "fence.proxy.async.shared::cta;");
+    gpu_wait_for_copies(e, ahead - 1);
+    gpu_say(e, "fence.proxy.async.shared::cta;");
     gpu_barrier(e);
     mma_multiply_group(m, first, read, sum);
     memcpy(next, now, sizeof next);
@@ -119,14 +82,14 @@ void mma_emit_wgmma(mma *m) {
     mma_load_pieces(m, write, k, next);
     mma_gather(m, write, k);
     mma_put_gathered(m, write, k);
-    mma_emit_asm(m, "wgmma.wait_group.sync.aligned 1;");
+    gpu_say(e, "wgmma.wait_group.sync.aligned 1;");
     for (int i = 0; i < n_acc; i++) em_loop_next(e, acc[i], sum[i]);
     em_loop_next(e, read, mma_next_stage(m, read));
     em_loop_next(e, write, mma_next_stage(m, write));
     mma_next_from(m, now, next);
     em_end(e, &l);
-    mma_emit_asm(m, "wgmma.wait_group.sync.aligned 0;");
-    mma_wait_for_all_but(m, 0);
+    gpu_say(e, "wgmma.wait_group.sync.aligned 0;");
+    gpu_wait_for_copies(e, 0);
     gpu_barrier(e); /* the results take the place of the operands */
     mma_stage_result(m, acc, 1, m->t->columns / 8, em_shl(e, m->warp, 4), em_i32(e, 0));
 }

@@ -40,18 +40,8 @@ static ring advanced(mma *m, ring r) {
 }
 
 /* ---- barriers: addresses in shared memory, i32 ---- */
-static LLVMValueRef call_asm(mma *m, const char *text, const char *constraints, LLVMTypeRef result, LLVMValueRef *in,
-                             unsigned n) {
-    LLVMTypeRef type[2];
-    for (unsigned i = 0; i < n; i++) type[i] = LLVMTypeOf(in[i]);
-    LLVMTypeRef fn = LLVMFunctionType(result, type, n, 0);
-    LLVMValueRef f =
-        LLVMGetInlineAsm(fn, text, strlen(text), constraints, strlen(constraints), 1, 0, LLVMInlineAsmDialectATT, 0);
-    return LLVMBuildCall2(m->e->b, fn, f, in, n, "");
-}
-
 static void on_barrier(mma *m, const char *text, LLVMValueRef barrier) {
-    call_asm(m, text, "r,~{memory}", m->e->t_void, &barrier, 1);
+    gpu_asm(m->e, text, "r,~{memory}", true, m->e->t_void, &barrier, 1);
 }
 
 static void arrive(mma *m, LLVMValueRef barrier) {
@@ -63,8 +53,8 @@ static void wait_for(mma *m, LLVMValueRef barrier, LLVMValueRef parity) {
     LLVMBasicBlockRef again = em_block(e, "wait"), done = LLVMCreateBasicBlockInContext(e->ctx, "waited");
     LLVMBuildBr(e->b, again);
     LLVMPositionBuilderAtEnd(e->b, again);
-    LLVMValueRef is_over = call_asm(m, "mbarrier.try_wait.parity.shared.b64 $0, [$1], $2;", "=b,r,r,~{memory}", e->t_i1,
-                                    (LLVMValueRef[]){barrier, parity}, 2);
+    LLVMValueRef is_over = gpu_asm(e, "mbarrier.try_wait.parity.shared.b64 $0, [$1], $2;", "=b,r,r,~{memory}", true,
+                                   e->t_i1, (LLVMValueRef[]){barrier, parity}, 2);
     LLVMBuildCondBr(e->b, is_over, done, again);
     LLVMAppendExistingBasicBlock(e->fn, done);
     LLVMPositionBuilderAtEnd(e->b, done);
@@ -87,7 +77,7 @@ static void make_barriers(mma *m) {
         for (int is_empty = 0; is_empty < 2; is_empty++) {
             LLVMValueRef in[2] = {barrier_of(m, (ring){em_i32(e, i), NULL}, is_empty),
                                   em_i32(e, is_empty ? n_multiplying(m) : IR_GPU_MMA_COPIERS)};
-            call_asm(m, "mbarrier.init.shared.b64 [$0], $1;", "r,r,~{memory}", e->t_void, in, 2);
+            gpu_asm(e, "mbarrier.init.shared.b64 [$0], $1;", "r,r,~{memory}", true, e->t_void, in, 2);
         }
     em_endif(e, &b);
     gpu_barrier(e);
@@ -128,7 +118,7 @@ static void fill_stage(mma *m, ring r, LLVMValueRef k, LLVMValueRef from[2]) {
     em_branch b = em_if(e, em_and(e, m->operand[0].can, m->operand[1].can));
     on_barrier(m, "cp.async.mbarrier.arrive.noinc.shared.b64 [$0];", full);
     em_else(e, &b);
-    mma_emit_asm(m, "cp.async.wait_all;");
+    gpu_say(e, "cp.async.wait_all;");
     arrive(m, full);
     em_endif(e, &b);
 }
@@ -176,15 +166,15 @@ static ring multiply_tile(mma *m, LLVMValueRef first[2], ring from, LLVMValueRef
     LLVMValueRef before = em_loop_phi(e, &l, em_i32(e, 0)); /* "empty" of the piece before */
     for (int i = 0; i < n_acc; i++) acc[i] = sum[i] = em_loop_phi(e, &l, LLVMConstNull(m->t_acc));
     wait_for(m, barrier_of(m, at, false), at.parity);
-    mma_emit_asm(m, "fence.proxy.async.shared::cta;");
+    gpu_say(e, "fence.proxy.async.shared::cta;");
     mma_multiply_group(m, first, em_mul(e, at.slot, em_i32(e, m->stage_bytes)), sum);
-    mma_emit_asm(m, "wgmma.wait_group.sync.aligned 1;");
+    gpu_say(e, "wgmma.wait_group.sync.aligned 1;");
     leave_stage(m, before, em_icmp(e, LLVMIntNE, before, em_i32(e, 0)));
     for (int i = 0; i < n_acc; i++) em_loop_next(e, acc[i], sum[i]);
     em_loop_next(e, before, barrier_of(m, at, true));
     next_ring(m, at, advanced(m, at));
     em_end(e, &l);
-    mma_emit_asm(m, "wgmma.wait_group.sync.aligned 0;");
+    gpu_say(e, "wgmma.wait_group.sync.aligned 0;");
     leave_stage(m, before, em_icmp(e, LLVMIntNE, before, em_i32(e, 0)));
     return at;
 }
@@ -203,17 +193,10 @@ static void multiply_tiles(mma *m) {
     em_end(e, &lt);
 }
 
-/* ptxas is to see that all lanes of a warp have the same number. */
-static LLVMValueRef same_in_warp(mma *m, LLVMValueRef v) {
-    emit *e = m->e;
-    LLVMValueRef in[4] = {em_i32(e, -1), v, em_i32(e, 0), em_i32(e, IR_GPU_WARP - 1)};
-    return gpu_call(e, "llvm.nvvm.shfl.sync.idx.i32", NULL, 0, in, 4);
-}
-
 static void set_registers(mma *m, const char *how, int n) {
     char text[64];
     snprintf(text, sizeof text, "setmaxnreg.%s.sync.aligned.u32 %d;", how, n);
-    mma_emit_asm(m, text);
+    gpu_say(m->e, text);
 }
 
 void mma_emit_roles(mma *m) {
@@ -224,7 +207,7 @@ void mma_emit_roles(mma *m) {
     mma_lay_out(m, true);
     mma_count_tiles(m);
     make_barriers(m);
-    m->warp = same_in_warp(m, m->warp);
+    m->warp = gpu_same_in_warp(e, m->warp);
     em_branch b = em_if(e, em_icmp(e, LLVMIntUGE, m->warp, em_i32(e, n_multiplying(m))));
     set_registers(m, "dec", REGISTERS_OF_COPIER);
     m->thread = em_and(e, thread, em_i32(e, IR_GPU_MMA_COPIERS - 1));

@@ -20,6 +20,7 @@ jit_sources += %D%/gpu.c
 jit_sources += %D%/gpu_map.c
 jit_sources += %D%/gpu_row.c
 jit_sources += %D%/gpu_scan.c
+jit_sources += %D%/gpu_async.c
 jit_sources += %D%/gpu_contract.c
 jit_sources += %D%/gpu_contract_copy.c
 jit_sources += %D%/gpu_contract_load.c

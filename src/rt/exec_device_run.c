@@ -144,15 +144,18 @@ static fusor_status launch(frame *f, fu_error *e, int number) {
     rt_launch l = {.kernel = c->device->kernel[number],
                    .param = f->device->words,
                    .param_bytes = (size_t)ir_gpu_words(k) * sizeof *f->device->words};
-    RT_PROBE_RUN(c->info[number].kernel->symbol, plan->n_phases,
-                 (int64_t)plan->grid[0][0] * plan->grid[0][1] * plan->grid[0][2]);
+    uint32_t blocks = plan->grid[0][0]; /* of the first phase, along x */
+    if (plan->goes_on) {
+        const int most = rt_device_get_info(rt_queue_device(queue_of(f)))->multiprocessors;
+        if (most > 0 && blocks > (uint32_t)most) blocks = (uint32_t)most;
+    }
+    RT_PROBE_RUN(c->info[number].kernel->symbol, plan->n_phases, (int64_t)blocks * plan->grid[0][1] * plan->grid[0][2]);
     const int mark = exec_device_mark_begin(f, number, 0);
     for (int p = 0; p < plan->n_phases; p++) {
         ir_gpu_param(k, &args, plan, p, f->device->words);
         if (plan->n_counters) FU_TRY(rt_queue_counters(queue_of(f), e, &f->device->words[IR_GPU_WORD_COUNTERS]));
         memcpy(l.grid, plan->grid[p], sizeof l.grid);
-        const uint32_t most = (uint32_t)rt_device_get_info(rt_queue_device(queue_of(f)))->multiprocessors;
-        if (p == 0 && plan->goes_on && most && l.grid[0] > most) l.grid[0] = most;
+        if (p == 0) l.grid[0] = blocks;
         memcpy(l.block, plan->block[p], sizeof l.block);
         l.shared_bytes = plan->shared_bytes[p];
         FU_TRY(rt_queue_launch(queue_of(f), e, &l));
