@@ -107,6 +107,7 @@ typedef struct ptx_operand {
     int reg;         /* REG; ADDRESS: base or -1; SPECIAL: ptx_special; VECTOR: how many */
     int second;      /* REG: the predicate behind '|', or -1; VECTOR: first in ptx_entry.element */
     bool is_negated; /* !%p */
+    bool is_predicate; /* REG: a .pred (the last operand of cp.async is one, or a size) */
     uint64_t value;  /* IMM: bits of the type; ADDRESS: offset; LABEL: instruction */
     ptx_space space; /* ADDRESS, IMM made of a symbol: where it lies */
 } ptx_operand;
@@ -158,7 +159,6 @@ typedef struct ptx_entry {
     int n_elements; /* of vectors */
     int n_regs;
     uint64_t shared_bytes, local_bytes, param_bytes;
-    int predicate[2]; /* registers [first, end) of the last .pred: an operand of cp.async is a predicate or a size */
     int max_threads, required[3]; /* .maxntid as a product, .reqntid; 0: not given */
 } ptx_entry;
 typedef struct ptx_module {

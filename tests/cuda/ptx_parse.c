@@ -15,6 +15,9 @@ typedef struct name {
     char *text;
     int value;
 } name;
+typedef struct range {
+    int first, end;
+} range;
 typedef struct label_use {
     int inst, operand;
     char *label;
@@ -29,6 +32,8 @@ typedef struct parser {
     ptx_entry *e; /* being read */
     name *reg, *label;
     int n_regs_named, n_labels;
+    range *predicate; /* registers of .pred */
+    int n_predicates;
     label_use *use;
     int n_uses;
     ptx_symbol *local; /* symbols of this entry */
@@ -181,6 +186,12 @@ static int find_numbered(const parser *p, const char *w) {
     return first < 0 ? -1 : first + atoi(w + digits);
 }
 
+static bool is_predicate(const parser *p, int reg) {
+    for (int i = 0; i < p->n_predicates; i++)
+        if (reg >= p->predicate[i].first && reg < p->predicate[i].end) return true;
+    return false;
+}
+
 static const ptx_symbol *find_symbol(const parser *p, const char *w) {
     for (int i = 0; i < p->n_local; i++)
         if (strcmp(p->local[i].name, w) == 0) return &p->local[i];
@@ -260,6 +271,7 @@ static ptx_operand read_operand(parser *p, ptx_inst *i) {
             if (!s) fail(p, "'%s' is no register, parameter or symbol", w);
             return (ptx_operand){.kind = PTX_IMM, .reg = -1, .second = -1, .value = s->offset, .space = s->space};
         }
+        o.is_predicate = is_predicate(p, o.reg);
     }
     if (take(p, '|')) {
         w = next(p);
@@ -321,7 +333,7 @@ static void read_inst(parser *p, char *word, int line, int guard, bool is_negate
 static void read_reg(parser *p) {
     const char *w = next(p);
     if (*w != '.' || find_type(w + 1) == PTX_NONE) fail(p, "'%s' is no type of a register", w);
-    const bool is_predicate = strcmp(w, ".pred") == 0;
+    const bool is_pred = strcmp(w, ".pred") == 0;
     do {
         char name_of[WORD + 2];
         snprintf(name_of, sizeof name_of, "%s", next(p));
@@ -332,7 +344,7 @@ static void read_reg(parser *p) {
             strcat(name_of, "<");
         }
         PUSH(p, p->reg, p->n_regs_named, ((name){copy(p, name_of), first}));
-        if (is_predicate) p->e->predicate[0] = first, p->e->predicate[1] = first + count;
+        if (is_pred) PUSH(p, p->predicate, p->n_predicates, ((range){first, first + count}));
         p->e->n_regs += count;
     } while (take(p, ','));
     expect(p, ';');
@@ -441,6 +453,9 @@ static void leave_entry(parser *p) {
     free(p->use);
     p->use = NULL;
     p->n_uses = 0;
+    free(p->predicate);
+    p->predicate = NULL;
+    p->n_predicates = 0;
     for (int i = 0; i < p->n_local; i++) free(p->local[i].name);
     free(p->local);
     p->local = NULL;

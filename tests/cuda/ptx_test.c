@@ -121,6 +121,23 @@ Test(ptx, asynchronous_copies_need_a_wait) {
     cr_assert_eq(memory[128], 0xffffffff, "a copy that nobody waited for was seen");
 }
 
+/* A predicate as the last operand makes zeros of it, wherever predicates are declared; a number is how many bytes. */
+Test(ptx, asynchronous_copies_leave_out_their_source) {
+    static const char body[] = "mov.u32 %%r3, s; add.u32 %%r3, %%r3, %%r2; setp.gt.u32 %%p2, %%r1, 11; %s\n"
+                               "mov.u32 %%r5, 2; cp.async.ca.shared.global [%%r3], [%%rd2], 4, %s; cp.async.wait_all;\n"
+                               "ld.shared.u32 %%r4, [%%r3]; st.global.u32 [%%rd2+512], %%r4;";
+    char text[1024];
+    for (int i = 0; i < 32; i++) memory[i] = 0x10000u + (uint32_t)i;
+    for (int later = 0; later < 2; later++) {
+        snprintf(text, sizeof text, body, later ? ".reg .pred %later;" : "", "%p2");
+        cr_assert(run(text, 32), "%s", why);
+        for (uint32_t i = 0; i < 32; i++) cr_assert_eq(memory[128 + i], i > 11 ? 0 : 0x10000u + i, "%u", i);
+        snprintf(text, sizeof text, body, later ? ".reg .pred %later;" : "", "%r5");
+        cr_assert(run(text, 32), "%s", why);
+        for (uint32_t i = 0; i < 32; i++) cr_assert_eq(memory[128 + i], i, "%u", i);
+    }
+}
+
 /* Warp 0 writes, or copies, what warp 1 reads, in two rounds of a barrier in shared memory. */
 #define MAKE "setp.ne.u32 %p1, %r1, 0; @%p1 bra MADE; mbarrier.init.shared.b64 [s+512], 32;\nMADE: bar.sync 0;\n"
 #define ROLES                                                                                                          \

@@ -278,8 +278,7 @@ void ptx_push_pending(run *r, warp *w, pending p) {
 
 static void copy_later(run *r, warp *w, int lane, const ptx_inst *i) {
     uint32_t bytes = (uint32_t)i->in[2].value, given = i->n > 3 ? (uint32_t)value(r, w, lane, &i->in[3]) : bytes;
-    const int reg = i->n > 3 && i->in[3].kind == PTX_REG ? i->in[3].reg : -1;
-    if (reg >= r->e->predicate[0] && reg < r->e->predicate[1]) given = given & 1 ? 0 : bytes; /* ignore-src */
+    if (i->n > 3 && i->in[3].is_predicate) given = given & 1 ? 0 : bytes; /* ignore-src */
     pending p = {address(w, lane, &i->in[0]),
                  address(w, lane, &i->in[1]),
                  bytes,
