@@ -303,6 +303,7 @@ static void emit_pack_phase(contract *c) {
 typedef struct block {
     LLVMValueRef k0, k_count, packed, in_place, edge, a_in_place, a, batch, b_batch, partial, sums;
     LLVMValueRef m_count, n_first, n_count, n_panels; /* its panels; all of the columns */
+    LLVMValueRef next_step;                           /* CONTRACT_B_NEXT_STEP where a panel is prefetched */
 } block;
 
 /* k with several dims: into the run that it is in; its place there. */
@@ -440,9 +441,10 @@ static void emit_panel(contract *c, const block *s, LLVMValueRef told, LLVMValue
     /* One row panel waits for memory anyway. */
     LLVMValueRef has_next =
         em_and(e, em_icmp(e, LLVMIntSLT, em_add(e, j, one), s->n_count), em_icmp(e, LLVMIntSGT, s->m_count, one));
-    LLVMValueRef panel_bytes = em_mul(e, words_of_panel(c), num(c, c->nr * c->acc_bytes));
-    if (next) put_word(c, told, CONTRACT_B_NEXT, em_select(e, s->packed, next, zero));
-    else put_word(c, told, CONTRACT_B_NEXT, em_select(e, em_and(e, s->packed, has_next), panel_bytes, zero));
+    if (!next) next = em_select(e, has_next, em_mul(e, words_of_panel(c), num(c, c->nr * c->acc_bytes)), zero);
+    put_word(c, told, CONTRACT_B_NEXT, em_select(e, s->packed, next, zero));
+    if (!c->is_tile)
+        put_word(c, told, CONTRACT_B_NEXT_STEP, em_select(e, em_and(e, s->packed, has_next), s->next_step, zero));
     if (c->mr == 1) {
         LLVMValueRef is_stream = em_icmp(e, LLVMIntEQ, c->b_stride, num(c, c->nr));
         put_word(c, told, CONTRACT_PAGE_HEAD,
@@ -502,6 +504,13 @@ static void emit_parts(contract *c, const block *s, LLVMValueRef told) {
     em_end(e, &lj);
     em_end(e, &lp);
     em_end(e, &lg);
+}
+
+/* Bytes of a panel's row that each of `panels` prefetches, rounded up. */
+static LLVMValueRef share_of_row(contract *c, LLVMValueRef panels) {
+    emit *e = c->e;
+    LLVMValueRef n = LLVMBuildTrunc(e->b, panels, e->t_i32, ""), row = em_i32(e, c->nr * c->acc_bytes - 1);
+    return LLVMBuildZExt(e->b, LLVMBuildUDiv(e->b, em_add(e, row, n), n, ""), e->t_i64, "");
 }
 
 static void emit_compute_phase(contract *c) {
@@ -598,6 +607,7 @@ static void emit_compute_phase(contract *c) {
         [CONTRACT_IS_LATER] = em_icmp(e, LLVMIntNE, lk.i, zero),
         [CONTRACT_IS_LAST] = em_icmp(e, LLVMIntSGE, em_add(e, lk.i, num(c, c->kb)), c->kk),
     };
+    s.next_step = share_of_row(c, m_count);
     block_of_a(c, &s, m_first, m_count, tile_in);
     if (c->n_outer_k) {
         tile_in[CONTRACT_RUN] = contract_run_length(c);

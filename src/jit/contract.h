@@ -121,8 +121,8 @@ fusor_status contract_emit_direct(contract *c, fu_error *err); /* the whole kern
 /* What the tile's function is told: a block of 64-bit words in memory, its second parameter behind the argument block.
  * In registers, what is needed behind the products would be alive, and moved to memory and back, across them. Strides
  * in bytes. Element (i, k) of operand 0 is A_ROW * i + A_K * k behind A. The next panel is A_NEXT and A_NEXT_ROW * rows
- * behind it: one for packed panels, the other in place. B_NEXT: bytes to the same row of the panel of columns that is
- * multiplied next, which is prefetched (0: none). PAGE_HEAD, of a single row: bytes at the begin of each page of
+ * behind it: one for packed panels, the other in place. B_NEXT: bytes to the panel of columns that is multiplied next,
+ * which is prefetched (0: none), B_NEXT_STEP of them in each step (not of tiles). PAGE_HEAD, of a single row: bytes at the begin of each page of
  * operand 1 that are prefetched. The first FULL of the PANELS panels have mr rows, one behind them ROWS_LEFT. PARTIAL:
  * their partial sums, one tile behind the other.
  * Only with several dims of k: after LEFT elements along k, then after each RUN, the step is A_JUMP, B_JUMP. Only with
@@ -138,6 +138,7 @@ enum {
     CONTRACT_B,
     CONTRACT_B_K,
     CONTRACT_B_NEXT,
+    CONTRACT_B_NEXT_STEP,
     CONTRACT_PAGE_HEAD,
     CONTRACT_COUNT,
     CONTRACT_M0,
