@@ -12,8 +12,8 @@
  *                  A result of one row is cut: a tile of work is some of its columns
  *   panels         nr columns of a line. With masks the last one reads what there is. Else it begins earlier, so that
  *                  it is whole, and a line that is shorter than a panel is packed
- *   short sums     of one K block go from registers to the outputs; where what is behind them is one run, all rows are
- *                  one line of theirs, whose vectors go on from row to row (goes_on)
+ *   short sums     of one K block go from registers to the outputs; with masks, where what is behind them is one run, all
+ *                  rows are one line of theirs, whose vectors go on from row to row (goes_on)
  *   segments       else: the columns of a panel that are of one row: the program behind the sums is evaluated on them
  *
  * With axes (pads, conversions, integers) the operand is the slab that window_slab.c makes for each tile of work.
@@ -217,6 +217,29 @@ void window_move_offsets(window *w, const LLVMValueRef *off, LLVMValueRef i, int
     }
 }
 
+/* Without masks: columns `whole` .. `count` - 1, behind whole vectors: a vector that ends with the last one, or two of half
+ * as many lanes; of fewer, one by one. (What is stored may be made twice: a kernel of a product reads nothing where it
+ * stores.) */
+static void finish_rest(window *w, const LLVMValueRef *row_off, LLVMValueRef *index, int d, LLVMValueRef first,
+                        LLVMValueRef whole, LLVMValueRef count, LLVMValueRef x) {
+    emit *e = w->e;
+    em_branch some = em_if(e, em_icmp(e, LLVMIntSLT, whole, count)), fits[2];
+    for (int i = 0; i < 2; i++) {
+        LLVMValueRef lanes = num(w, w->lanes >> i);
+        fits[i] = em_if(e, em_icmp(e, LLVMIntSGE, count, lanes));
+        e->lanes = w->lanes >> i;
+        if (i) finish_at(w, row_off, index, d, first, num(w, 0), x, NULL);
+        finish_at(w, row_off, index, d, first, em_sub(e, count, lanes), x, NULL);
+        em_else(e, &fits[i]);
+    }
+    e->lanes = 1;
+    em_loop l = em_for(e, whole, count, num(w, 1));
+    finish_at(w, row_off, index, d, first, l.i, x, NULL);
+    em_end(e, &l);
+    for (int i = 1; i >= 0; i--) em_endif(e, &fits[i]);
+    em_endif(e, &some);
+}
+
 /* (args, sums, block, m0, row, n0, columns, rows): what becomes of rows of sums, sums_pitch elements apart; or, where
  * channels are stored last, of columns of them, sums_apart from one to the next. */
 static void window_emit_finish(window *w) {
@@ -249,12 +272,7 @@ static void window_emit_finish(window *w) {
         em_branch b = em_if(e, em_icmp(e, LLVMIntSLT, whole, count));
         finish_at(w, row_off, index, inner, first, whole, x, em_mask(e, em_sub(e, count, whole)));
         em_endif(e, &b);
-    } else {
-        e->lanes = 1;
-        em_loop rest = em_for(e, whole, count, num(w, 1));
-        finish_at(w, row_off, index, inner, first, rest.i, x, NULL);
-        em_end(e, &rest);
-    }
+    } else finish_rest(w, row_off, index, inner, first, whole, count, x);
     em_end(e, &lr);
     window_end(w, o);
 }
@@ -432,16 +450,23 @@ LLVMValueRef window_is_one_run(window *w) {
 
 /* Does a line go on from row to row? Where vectors are no longer than rows. */
 static LLVMValueRef goes_on(window *w) {
-    LLVMValueRef is = w->step == 1 ? window_is_one_run(w) : NULL;
+    LLVMValueRef is = w->step == 1 && w->e->level->has_mask ? window_is_one_run(w) : NULL;
     return is ? em_and(w->e, is, em_icmp(w->e, LLVMIntSGE, w->e->size[w->dim_n], num(w, w->v_lanes))) : NULL;
+}
+
+/* Of n columns those that are made in panels of all vectors; n, where the rest needs as many. */
+static LLVMValueRef wide_columns(window *w, LLVMValueRef n) {
+    emit *e = w->e;
+    LLVMValueRef nr = num(w, w->nr), left = LLVMBuildURem(e->b, n, nr, ""), wide = em_sub(e, n, left);
+    wide = em_select(e, em_icmp(e, LLVMIntSGT, left, num(w, (w->nv - 1) * w->v_lanes)), n, wide);
+    if (e->level->has_mask) return wide;
+    return em_select(e, em_icmp(e, LLVMIntSLT, n, nr), num(w, 0), wide);
 }
 
 /* Lines, by the functions that go from registers to the outputs. */
 static void emit_short_sums(window *w, const window_line *s) {
     emit *e = w->e;
-    LLVMValueRef nr = num(w, w->nr), n = s->length, left = LLVMBuildURem(e->b, n, nr, ""), wide = em_sub(e, n, left);
-    wide = em_select(e, em_icmp(e, LLVMIntSGT, left, num(w, (w->nv - 1) * w->v_lanes)), n, wide);
-    LLVMValueRef first = w->adds ? s->first_sums : w->tile, zero = num(w, 0);
+    LLVMValueRef n = s->length, wide = wide_columns(w, n), first = w->adds ? s->first_sums : w->tile, zero = num(w, 0);
     window_call(w, ROW, (LLVMValueRef[]){e->args, s->block, s->weights, s->from, zero, wide, n, first}, 8);
     if (w->nv > 1)
         window_call(w, NARROW_ROW, (LLVMValueRef[]){e->args, s->block, s->weights, s->from, wide, n, n, first}, 8);
@@ -511,6 +536,16 @@ static LLVMValueRef vectors(window *w, LLVMValueRef columns) {
     return LLVMBuildUDiv(w->e->b, em_add(w->e, columns, num(w, w->v_lanes - 1)), num(w, w->v_lanes), "");
 }
 
+/* A row by those functions, without masks: panels of one vector have too few sums for products that do not wait for each
+ * other. */
+static LLVMValueRef row_vectors(window *w, LLVMValueRef n) {
+    enum { SUMS = 8 };
+    emit *e = w->e;
+    const int each = w->mr < SUMS ? (SUMS + w->mr - 1) / w->mr : 1;
+    LLVMValueRef wide = wide_columns(w, n);
+    return em_add(e, vectors(w, wide), em_mul(e, vectors(w, em_sub(e, n, wide)), num(w, each)));
+}
+
 static void take_if_less(window *w, LLVMValueRef work, LLVMValueRef may, LLVMValueRef *is, LLVMValueRef *least_work) {
     *is = em_and(w->e, may, em_icmp(w->e, LLVMIntSLT, work, *least_work));
     *least_work = em_select(w->e, *is, work, *least_work);
@@ -543,8 +578,10 @@ static way choose_way(window *w, LLVMValueRef count, LLVMValueRef n, LLVMValueRe
     if (w->step == 1) work = em_mul(e, by_rows, em_add(e, w->kk, through));
     how.goes_on = w->has_rows && !w->cuts ? goes_on(w) : NULL;
     if (how.goes_on) short_vectors = em_select(e, how.goes_on, vectors(w, em_mul(e, count, n)), by_rows);
+    if (!e->level->has_mask) short_vectors = em_mul(e, count, row_vectors(w, n));
     if (w->few) is_short = em_icmp(e, LLVMIntEQ, w->weight_pitch, w->kk);
     is_short = em_and(e, is_short, em_icmp(e, LLVMIntSGE, e->size[w->dim_m], num(w, w->mr)));
+    if (!e->level->has_mask) is_short = em_and(e, is_short, em_icmp(e, LLVMIntSGE, n, num(w, w->v_lanes)));
     if (w->has_rows && w->has_pairs) /* there are no such functions by fma */
         is_short = em_and(e, is_short, LLVMBuildNot(e->b, window_is_slow(w, first_sums, e->size[w->dim_m], 1), ""));
     LLVMValueRef by_row = em_mul(e, short_vectors, em_add(e, w->kk, seams(w, how.goes_on)));

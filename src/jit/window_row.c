@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* window_row.c: convolutions by columns, where all products of an element are of one K block: panels of columns that
- * all channels meet, a register tile of them at a time, stored from the registers. A line of columns goes on from row to
- * row of the result, so a vector may have the end of one and the begin of the next (find_parts). */
+ * all channels meet, a register tile of them at a time, stored from the registers. With masks a line of columns goes on
+ * from row to row of the result, so a vector may have the end of one and the begin of the next (find_parts). Without, it
+ * is a row, and its last panel begins earlier, so that it is whole. */
 #include "jit/window.h"
 #include <string.h>
 
 /* ---- a row, from registers to the outputs ---- */
 bool window_has_rows(window *w) {
     const int64_t kk = window_known_k(w);
-    if (w->is_transposed || !w->e->level->has_mask || w->v_lanes != w->lanes || kk > w->kb ||
-        (w->step != 1 && w->step != 2) || !ir_window_is_small(w->k))
+    const bool may_step = w->step == 1 || (w->step == 2 && w->e->level->has_mask);
+    if (w->is_transposed || w->v_lanes != w->lanes || kk > w->kb || !may_step || !ir_window_is_small(w->k))
         return false;
     if (kk >= 0 && w->step == 1 && w->nv <= 2 && kk <= IR_WINDOW_FEW && !w->has_pairs) w->few = (int)kk;
     w->holds = w->few && w->mr * w->nv == IR_WINDOW_HELD_SUMS && ir_window_holds(w->k->level, kk, w->mr, w->nv);
@@ -158,15 +159,17 @@ void window_emit_row(window *w, window_function f) {
     p.count = w->kk;
     p.elements = w->elements;
     p.table = w->table;
-    const bool goes_on = w->step == 1;
+    const bool has_mask = e->level->has_mask, goes_on = w->step == 1 && has_mask;
+    const int64_t columns = p.nv * w->v_lanes;
     if (goes_on) {
         LLVMValueRef row = LLVMBuildUDiv(e->b, in[4], n, "");
         column = em_sub(e, in[4], em_mul(e, row, n));
         at = element(w, in[3], em_add(e, em_mul(e, row, w->pitch), column));
     }
-    em_loop lp = em_for(e, in[4], in[5], num(w, p.nv * w->v_lanes));
+    em_loop lp = em_for(e, in[4], in[5], num(w, columns));
     LLVMValueRef left = em_sub(e, in[6], lp.i);
-    const row_target to = {off, index, first, lp.i, in[2], in[7]};
+    const LLVMValueRef begin = has_mask ? lp.i : em_min(e, lp.i, em_sub(e, in[6], num(w, columns)));
+    const row_target to = {off, index, first, begin, in[2], in[7]};
     panel_parts parts = {0};
     if (goes_on) {
         state[0] = em_loop_phi(e, &lp, at);
@@ -175,8 +178,8 @@ void window_emit_row(window *w, window_function f) {
         column = state[1];
         parts = find_parts(w, &p, &at, &column, left);
     } else {
-        p.operand = element(w, in[3], em_mul(e, lp.i, num(w, w->step)));
-        parts.active = window_mask_last(w, &p, left);
+        p.operand = element(w, in[3], em_mul(e, begin, num(w, w->step)));
+        if (has_mask) parts.active = window_mask_last(w, &p, left);
     }
     if (goes_on && !w->few) {
         window_products plain = p;
@@ -188,7 +191,7 @@ void window_emit_row(window *w, window_function f) {
         em_endif(e, &b);
     } else {
         if (w->few && (w->nv > 1 || w->holds)) window_gather_few(w, &p);
-        emit_panel_channels(w, &p, &to, parts.active, em_icmp(e, LLVMIntSGE, left, num(w, p.nv * w->v_lanes)));
+        emit_panel_channels(w, &p, &to, parts.active, has_mask ? em_icmp(e, LLVMIntSGE, left, num(w, columns)) : NULL);
     }
     if (goes_on) {
         em_loop_next(e, state[0], at);

@@ -186,6 +186,54 @@ Test(conv, sums_are_those_of_a_larger_image) {
         }
 }
 
+/* Rows of every length, with what is behind the sums: whole vectors, what is left of them, rows shorter than one; from
+ * the registers (few products) and by way of memory (tanh). */
+static void check_rows(const char *behind, double (*f)(double), const char *level, int taken) {
+    enum { MADE = 5, ROWS = 3, PLACES = 3, MOST = 43 };
+    char text[400];
+    snprintf(text, sizeof text,
+             "func @f(%%x: f32[1, %d, H, W], const %%w: f32[5, %d, 3, 3], %%b: f32[5], %%r: f32[1, 5, 3, N]) -> "
+             "f32[1, 5, 3, N] { %%c = conv(%%x, %%w, %%b) %%s = add(%%c, %%r) %%y = %s(%%s) return %%y }",
+             taken, taken, behind);
+    fusor_context *ctx = new_context_for(level, 1);
+    fusor_executable *exe = NULL;
+    OK(fusor_compile_text(ctx, text, NULL, &exe));
+    for (int n = 1; n <= MOST; n++) {
+        const int width = n + PLACES - 1, height = ROWS + PLACES - 1;
+        float *x = numbers((size_t)(taken * height * width), 1), *w = numbers((size_t)(MADE * taken * 9), 2),
+              *b = numbers(MADE, 3), *r = numbers((size_t)(MADE * ROWS * n), 4);
+        guarded to = guard_new((size_t)(MADE * ROWS * n) * sizeof(float), n % 2);
+        fusor_buffer in[4] = {FUSOR_BUFFER(x, FUSOR_F32, 1, taken, height, width),
+                              FUSOR_BUFFER(w, FUSOR_F32, MADE, taken, PLACES, PLACES), FUSOR_BUFFER(b, FUSOR_F32, MADE),
+                              FUSOR_BUFFER(r, FUSOR_F32, 1, MADE, ROWS, n)},
+                     out = FUSOR_BUFFER(to.data, FUSOR_F32, 1, MADE, ROWS, n);
+        OK(fusor_executable_call(exe, 4, in, 1, &out));
+        for (int e = 0; e < MADE * ROWS * n; e++) {
+            const int m = e / n / ROWS, row = e / n % ROWS, column = e % n;
+            double sum = (double)b[m] + (double)r[e];
+            for (int k = 0; k < taken * 9; k++)
+                sum += (double)w[m * taken * 9 + k] *
+                       (double)x[(k / 9 * height + row + k % 9 / 3) * width + column + k % 3];
+            const double y = ((float *)(void *)to.data)[e];
+            cr_assert(fabs(y - f(sum)) < 2e-5, "%s of %d channels, %d columns at %s, element %d: %g, not %g", behind,
+                      taken, n, level, e, y, f(sum));
+        }
+        guard_free(&to);
+        free(x), free(w), free(b), free(r);
+    }
+    fusor_executable_free(exe);
+    fusor_context_free(ctx);
+}
+
+static double relu(double x) { return x > 0 ? x : 0; }
+Test(conv, rows_of_any_length_are_finished) {
+    for (int level = 0; level < IR_LEVEL_COUNT; level++)
+        for (int taken = 1; taken <= 3 && is_here(level); taken += 2) {
+            check_rows("relu", relu, ir_levels[level].name, taken);
+            check_rows("tanh", tanh, ir_levels[level].name, taken);
+        }
+}
+
 /* One row, which several threads cut into columns and one thread does not: what begins in its midst has no pads, knows
  * its index, and the same sums. */
 Test(conv, columns_of_one_row_are_those_of_the_whole) {
