@@ -217,27 +217,24 @@ void window_move_offsets(window *w, const LLVMValueRef *off, LLVMValueRef i, int
     }
 }
 
-/* Without masks: columns `whole` .. `count` - 1, behind whole vectors: a vector that ends with the last one, or two of half
- * as many lanes; of fewer, one by one. (What is stored may be made twice: a kernel of a product reads nothing where it
+/* Without masks: `count` columns by vectors, the last of which ends with the last column; fewer by vectors of half as many
+ * lanes, fewer than those one by one. (What is stored may be made twice: a kernel of a product reads nothing where it
  * stores.) */
-static void finish_rest(window *w, const LLVMValueRef *row_off, LLVMValueRef *index, int d, LLVMValueRef first,
-                        LLVMValueRef whole, LLVMValueRef count, LLVMValueRef x) {
+static void finish_columns(window *w, const LLVMValueRef *row_off, LLVMValueRef *index, int d, LLVMValueRef first,
+                           LLVMValueRef count, LLVMValueRef x) {
+    enum { WIDTHS = 3 };
     emit *e = w->e;
-    em_branch some = em_if(e, em_icmp(e, LLVMIntSLT, whole, count)), fits[2];
-    for (int i = 0; i < 2; i++) {
-        LLVMValueRef lanes = num(w, w->lanes >> i);
-        fits[i] = em_if(e, em_icmp(e, LLVMIntSGE, count, lanes));
-        e->lanes = w->lanes >> i;
-        if (i) finish_at(w, row_off, index, d, first, num(w, 0), x, NULL);
-        finish_at(w, row_off, index, d, first, em_sub(e, count, lanes), x, NULL);
-        em_else(e, &fits[i]);
+    em_branch fits[WIDTHS - 1];
+    for (int i = 0; i < WIDTHS; i++) {
+        e->lanes = i + 1 < WIDTHS ? w->lanes >> i : 1;
+        LLVMValueRef lanes = num(w, e->lanes);
+        if (i + 1 < WIDTHS) fits[i] = em_if(e, em_icmp(e, LLVMIntSGE, count, lanes));
+        em_loop l = em_for(e, num(w, 0), count, lanes);
+        finish_at(w, row_off, index, d, first, em_min(e, l.i, em_sub(e, count, lanes)), x, NULL);
+        em_end(e, &l);
+        if (i + 1 < WIDTHS) em_else(e, &fits[i]);
     }
-    e->lanes = 1;
-    em_loop l = em_for(e, whole, count, num(w, 1));
-    finish_at(w, row_off, index, d, first, l.i, x, NULL);
-    em_end(e, &l);
-    for (int i = 1; i >= 0; i--) em_endif(e, &fits[i]);
-    em_endif(e, &some);
+    for (int i = WIDTHS - 2; i >= 0; i--) em_endif(e, &fits[i]);
 }
 
 /* (args, sums, block, m0, row, n0, columns, rows): what becomes of rows of sums, sums_pitch elements apart; or, where
@@ -265,14 +262,14 @@ static void window_emit_finish(window *w) {
     index[outer] = em_add(e, base[last], lr.i);
     LLVMValueRef x = element(w, in[1], em_mul(e, lr.i, apart));
     e->lanes = w->lanes;
-    em_loop l = em_for(e, zero, whole, lanes);
-    finish_at(w, row_off, index, inner, first, l.i, x, NULL);
-    em_end(e, &l);
     if (e->level->has_mask) {
+        em_loop l = em_for(e, zero, whole, lanes);
+        finish_at(w, row_off, index, inner, first, l.i, x, NULL);
+        em_end(e, &l);
         em_branch b = em_if(e, em_icmp(e, LLVMIntSLT, whole, count));
         finish_at(w, row_off, index, inner, first, whole, x, em_mask(e, em_sub(e, count, whole)));
         em_endif(e, &b);
-    } else finish_rest(w, row_off, index, inner, first, whole, count, x);
+    } else finish_columns(w, row_off, index, inner, first, count, x);
     em_end(e, &lr);
     window_end(w, o);
 }
@@ -457,6 +454,7 @@ static LLVMValueRef goes_on(window *w) {
 /* Of n columns those that are made in panels of all vectors; n, where the rest needs as many. */
 static LLVMValueRef wide_columns(window *w, LLVMValueRef n) {
     emit *e = w->e;
+    if (!w->function[NARROW_ROW]) return n;
     LLVMValueRef nr = num(w, w->nr), left = LLVMBuildURem(e->b, n, nr, ""), wide = em_sub(e, n, left);
     wide = em_select(e, em_icmp(e, LLVMIntSGT, left, num(w, (w->nv - 1) * w->v_lanes)), n, wide);
     if (e->level->has_mask) return wide;
@@ -468,7 +466,7 @@ static void emit_short_sums(window *w, const window_line *s) {
     emit *e = w->e;
     LLVMValueRef n = s->length, wide = wide_columns(w, n), first = w->adds ? s->first_sums : w->tile, zero = num(w, 0);
     window_call(w, ROW, (LLVMValueRef[]){e->args, s->block, s->weights, s->from, zero, wide, n, first}, 8);
-    if (w->nv > 1)
+    if (w->function[NARROW_ROW])
         window_call(w, NARROW_ROW, (LLVMValueRef[]){e->args, s->block, s->weights, s->from, wide, n, n, first}, 8);
 }
 
@@ -542,8 +540,8 @@ static LLVMValueRef row_vectors(window *w, LLVMValueRef n) {
     enum { SUMS = 8 };
     emit *e = w->e;
     const int each = w->mr < SUMS ? (SUMS + w->mr - 1) / w->mr : 1;
-    LLVMValueRef wide = wide_columns(w, n);
-    return em_add(e, vectors(w, wide), em_mul(e, vectors(w, em_sub(e, n, wide)), num(w, each)));
+    LLVMValueRef wide = wide_columns(w, n), panels = window_divide_up(w, wide, num(w, w->nr));
+    return em_add(e, em_mul(e, panels, num(w, w->nv)), em_mul(e, vectors(w, em_sub(e, n, wide)), num(w, each)));
 }
 
 static void take_if_less(window *w, LLVMValueRef work, LLVMValueRef may, LLVMValueRef *is, LLVMValueRef *least_work) {
@@ -581,7 +579,8 @@ static way choose_way(window *w, LLVMValueRef count, LLVMValueRef n, LLVMValueRe
     if (!e->level->has_mask) short_vectors = em_mul(e, count, row_vectors(w, n));
     if (w->few) is_short = em_icmp(e, LLVMIntEQ, w->weight_pitch, w->kk);
     is_short = em_and(e, is_short, em_icmp(e, LLVMIntSGE, e->size[w->dim_m], num(w, w->mr)));
-    if (!e->level->has_mask) is_short = em_and(e, is_short, em_icmp(e, LLVMIntSGE, n, num(w, w->v_lanes)));
+    const int fewest = e->level->has_mask ? 0 : w->function[NARROW_ROW] ? w->v_lanes : w->nr;
+    is_short = em_and(e, is_short, em_icmp(e, LLVMIntSGE, n, num(w, fewest)));
     if (w->has_rows && w->has_pairs) /* there are no such functions by fma */
         is_short = em_and(e, is_short, LLVMBuildNot(e->b, window_is_slow(w, first_sums, e->size[w->dim_m], 1), ""));
     LLVMValueRef by_row = em_mul(e, short_vectors, em_add(e, w->kk, seams(w, how.goes_on)));
@@ -773,7 +772,8 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     window_emit_finish(w);
     w->has_rows = window_has_rows(w);
     if (w->has_rows) window_emit_row(w, ROW);
-    if (w->has_rows && w->nv > 1) window_emit_row(w, NARROW_ROW);
+    /* Without masks a panel of one vector takes as long as one of two, which may begin earlier. */
+    if (w->has_rows && w->nv > (e->level->has_mask ? 1 : 2)) window_emit_row(w, NARROW_ROW);
     LLVMValueRef rows = window_tile_of_rows(w);
     em_branch phase = {0};
     if (w->packs) {
