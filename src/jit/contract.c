@@ -438,9 +438,10 @@ static void emit_panel(contract *c, const block *s, LLVMValueRef told, LLVMValue
     LLVMValueRef pb = element(c, panel_of_b(c, s->b_batch, panel, s->n_panels), block_of_panel(c, s->k0));
     put_word(c, told, CONTRACT_B, panel_to_read(c, s, pb, panel, is_begin));
     put_word(c, told, CONTRACT_B_K, em_mul(e, c->b_stride, num(c, c->acc_bytes)));
-    /* One row panel waits for memory anyway. */
-    LLVMValueRef has_next =
-        em_and(e, em_icmp(e, LLVMIntSLT, em_add(e, j, one), s->n_count), em_icmp(e, LLVMIntSGT, s->m_count, one));
+    /* One row panel waits for memory anyway; for more than a row of it has bytes, the next is soon there. */
+    LLVMValueRef few = em_icmp(e, LLVMIntSLE, s->m_count, num(c, c->nr * c->acc_bytes)),
+                 has_next = em_and(e, em_icmp(e, LLVMIntSLT, em_add(e, j, one), s->n_count),
+                                   em_and(e, few, em_icmp(e, LLVMIntSGT, s->m_count, one)));
     if (!next) next = em_select(e, has_next, em_mul(e, words_of_panel(c), num(c, c->nr * c->acc_bytes)), zero);
     put_word(c, told, CONTRACT_B_NEXT, em_select(e, s->packed, next, zero));
     if (!c->is_tile)

@@ -122,9 +122,9 @@ fusor_status contract_emit_direct(contract *c, fu_error *err); /* the whole kern
  * In registers, what is needed behind the products would be alive, and moved to memory and back, across them. Strides
  * in bytes. Element (i, k) of operand 0 is A_ROW * i + A_K * k behind A. The next panel is A_NEXT and A_NEXT_ROW * rows
  * behind it: one for packed panels, the other in place. B_NEXT: bytes to the panel of columns that is multiplied next,
- * which is prefetched (0: none), B_NEXT_STEP of them in each step (not of tiles). PAGE_HEAD, of a single row: bytes at the begin of each page of
- * operand 1 that are prefetched. The first FULL of the PANELS panels have mr rows, one behind them ROWS_LEFT. PARTIAL:
- * their partial sums, one tile behind the other.
+ * which is prefetched (0: none), B_NEXT_STEP of them in each step (not of tiles). PAGE_HEAD, of a single row: bytes at
+ * the begin of each page of operand 1 that are prefetched. The first FULL of the PANELS panels have mr rows, one behind
+ * them ROWS_LEFT. PARTIAL: their partial sums, one tile behind the other.
  * Only with several dims of k: after LEFT elements along k, then after each RUN, the step is A_JUMP, B_JUMP. Only with
  * DOT_BF16: SUMS is a tile in memory. Only tiles: A_K is bytes from one step to the next; what is made is the part of
  * COUNT words that begins FROM words behind the K block, whose first and last part IS_BEGIN and IS_END tell; between

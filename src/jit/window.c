@@ -12,8 +12,8 @@
  *                  A result of one row is cut: a tile of work is some of its columns
  *   panels         nr columns of a line. With masks the last one reads what there is. Else it begins earlier, so that
  *                  it is whole, and a line that is shorter than a panel is packed
- *   short sums     of one K block go from registers to the outputs; with masks, where what is behind them is one run, all
- *                  rows are one line of theirs, whose vectors go on from row to row (goes_on)
+ *   short sums     of one K block go from registers to the outputs; with masks, where what is behind them is one run,
+ *                  all rows are one line of theirs, whose vectors go on from row to row (goes_on)
  *   segments       else: the columns of a panel that are of one row: the program behind the sums is evaluated on them
  *
  * With axes (pads, conversions, integers) the operand is the slab that window_slab.c makes for each tile of work.
@@ -217,24 +217,40 @@ void window_move_offsets(window *w, const LLVMValueRef *off, LLVMValueRef i, int
     }
 }
 
-/* Without masks: `count` columns by vectors, the last of which ends with the last column; fewer by vectors of half as many
- * lanes, fewer than those one by one. (What is stored may be made twice: a kernel of a product reads nothing where it
- * stores.) */
+/* May what is stored along dim d be made twice? Not where the plan may have put it over what is read for it: that takes
+ * by channel for written once (makes_twice of ir/plan_memory.c). */
+static bool may_overlap(const window *w, int d) {
+    for (int i = 0; i < w->k->n_insts && w->k->is_by_channel; i++) {
+        const ir_kinst *in = &w->k->inst[i];
+        if (in->op == IR_K_LOAD && in->index != w->weights && in->index != w->operand &&
+            w->k->buffer[in->index].stride[d] != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Without masks: `count` columns by vectors, the last of which ends with the last column where that may be; fewer by
+ * vectors of half as many lanes; what is left one by one. */
 static void finish_columns(window *w, const LLVMValueRef *row_off, LLVMValueRef *index, int d, LLVMValueRef first,
                            LLVMValueRef count, LLVMValueRef x) {
-    enum { WIDTHS = 3 };
     emit *e = w->e;
-    em_branch fits[WIDTHS - 1];
-    for (int i = 0; i < WIDTHS; i++) {
-        e->lanes = i + 1 < WIDTHS ? w->lanes >> i : 1;
+    const bool overlaps = may_overlap(w, d);
+    LLVMValueRef done = overlaps ? num(w, 0) : em_and(e, count, num(w, -w->lanes));
+    em_branch fits[2];
+    for (int i = 0; i < (overlaps ? 2 : 1); i++) {
+        e->lanes = w->lanes >> i;
         LLVMValueRef lanes = num(w, e->lanes);
-        if (i + 1 < WIDTHS) fits[i] = em_if(e, em_icmp(e, LLVMIntSGE, count, lanes));
-        em_loop l = em_for(e, num(w, 0), count, lanes);
-        finish_at(w, row_off, index, d, first, em_min(e, l.i, em_sub(e, count, lanes)), x, NULL);
+        if (overlaps) fits[i] = em_if(e, em_icmp(e, LLVMIntSGE, count, lanes));
+        em_loop l = em_for(e, num(w, 0), overlaps ? count : done, lanes);
+        finish_at(w, row_off, index, d, first, overlaps ? em_min(e, l.i, em_sub(e, count, lanes)) : l.i, x, NULL);
         em_end(e, &l);
-        if (i + 1 < WIDTHS) em_else(e, &fits[i]);
+        if (overlaps) em_else(e, &fits[i]);
     }
-    for (int i = WIDTHS - 2; i >= 0; i--) em_endif(e, &fits[i]);
+    e->lanes = 1;
+    em_loop l = em_for(e, done, count, num(w, 1));
+    finish_at(w, row_off, index, d, first, l.i, x, NULL);
+    em_end(e, &l);
+    for (int i = 1; i >= 0 && overlaps; i--) em_endif(e, &fits[i]);
 }
 
 /* (args, sums, block, m0, row, n0, columns, rows): what becomes of rows of sums, sums_pitch elements apart; or, where
@@ -534,8 +550,8 @@ static LLVMValueRef vectors(window *w, LLVMValueRef columns) {
     return LLVMBuildUDiv(w->e->b, em_add(w->e, columns, num(w, w->v_lanes - 1)), num(w, w->v_lanes), "");
 }
 
-/* A row by those functions, without masks: panels of one vector have too few sums for products that do not wait for each
- * other. */
+/* A row by those functions, without masks: panels of one vector have too few sums for products that do not wait for
+ * each other. */
 static LLVMValueRef row_vectors(window *w, LLVMValueRef n) {
     enum { SUMS = 8 };
     emit *e = w->e;

@@ -10,8 +10,8 @@
 
 enum { WINDOW_MAX_TILE = 32 }; /* vector registers, of sums or columns */
 /* NARROW ones are of one vector of columns. LAST is, by channel, of one row where TILE is of some, else of a column less
- * (ir_window_has_lower). In MASKED and ROW the last vector may have fewer: masked loads cost a tenth
- * of the speed. */
+ * (ir_window_has_lower). In MASKED and, with masks, ROW the last vector may have fewer: masked loads cost
+ * a tenth of the speed. */
 typedef enum window_function {
     TILE,
     MASKED,
@@ -52,10 +52,10 @@ typedef struct window {
     int tile_rows;                                      /* ir_window_tile_rows */
     bool has_lower;                                     /* ir_window_has_lower */
     bool stores_last;                                   /* by channel: what it stores has its channels last */
-    int result;                                         /* by channel: what tiles ask for while they multiply; -1: none */
-    bool leaves_out, drops_sign;                        /* ir_window_leaves_out, .._drops_sign */
-    int down, across;                                   /* with it: places along rows, columns */
-    int sums_pitch;                                     /* of FINISH's sums from row to row */
+    int result;                  /* by channel: what tiles ask for while they multiply; -1: none */
+    bool leaves_out, drops_sign; /* ir_window_leaves_out, .._drops_sign */
+    int down, across;            /* with it: places along rows, columns */
+    int sums_pitch;              /* of FINISH's sums from row to row */
     /* window_phases.c. is_transposed: all axes have phases; axes from the last. turns: phases along columns; made: the
      * result's columns and rows */
     bool is_transposed;
@@ -179,7 +179,7 @@ struct window_slab;
 void window_emit_table(window *w, const struct window_slab *slab);
 
 /* ---- window_row.c ---- */
-bool window_has_rows(window *w); /* is there ROW? Sets few and holds */
+bool window_has_rows(window *w);                    /* is there ROW? Sets few and holds */
 void window_emit_row(window *w, window_function f); /* ROW, NARROW_ROW */
 
 /* ---- window_tile.c ---- */

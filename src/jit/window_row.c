@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* window_row.c: convolutions by columns, where all products of an element are of one K block: panels of columns that
  * all channels meet, a register tile of them at a time, stored from the registers. With masks a line of columns goes on
- * from row to row of the result, so a vector may have the end of one and the begin of the next (find_parts). Without, it
- * is a row, and its last panel begins earlier, so that it is whole. */
+ * from row to row of the result, so a vector may have the end of one and the begin of the next (find_parts). Without,
+ * it is a row, and its last panel begins earlier, so that it is whole: some columns are made twice (makes_twice of
+ * ir/plan_memory.c knows). */
 #include "jit/window.h"
 #include <string.h>
 

@@ -220,9 +220,9 @@ static contraction measure(const ir_kernel *k, const int64_t *size, const int64_
 
 /* Operand 0 where it lies: no pass over it (Zen 5, f32, interleaved: packing costs 15 % at 64^3, 4 % at 256^3, 2 % at
  * 512^3), and rows at any distance are streams that the prefetcher follows. But not rows that meet in the same sets of
- * the L1 cache in larger numbers than it has ways (a way is 4096 bytes everywhere), or, of the 8 ways of a small one, half
- * of them where all are in one set (6 rows, f32, Zen 3, in place over packed: 1024 cubed 1.03, 1032 x 4096 x 4096 1.02,
- * 4096 cubed on two threads 1.07), nor columns far from each other: each step would touch other lines and pages. */
+ * the L1 cache in larger numbers than it has ways (a way is 4096 bytes everywhere), or, where all are in one set of a
+ * small one, than half its ways (6 rows of 8 ways, f32, Zen 3, in place over packed: 1024^3 1.03, 1032 x 4096 x 4096
+ * 1.02, 4096^3 on two threads 1.07), nor columns far from each other: each step would touch other lines and pages. */
 static bool is_a_in_place(const contraction *c) {
     enum { SMALL_L1_WAYS = 8 };
     const int64_t way = 4096, l1 = rt_host_caches()->l1d_bytes, ways = l1 / way;

@@ -168,12 +168,29 @@ Test(tune, contract_tiles_are_even) {
     ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
     for (int64_t n = 64; n <= 1024; n *= 2)
         for (int t = 2; t <= 16; t *= 2) {
-            int64_t size[3] = {n, n, n}, stride[6] = {n, 0, 1, n, 1, 0}, tune[IR_TUNE_COUNT];
+            /* rows in place: not all in one set of L1 */
+            int64_t size[3] = {n, n, n}, stride[6] = {n + 16, 0, 1, n, 1, 0}, tune[IR_TUNE_COUNT];
             rt_tune(&k, size, stride, t, tune);
             ir_launch l;
             ir_kernel_launch(&k, size, tune, &l);
             cr_assert(l.tiles[1] >= (n > 64 || t <= 4 ? t : 4), "%ld: %ld tiles for %d", (long)n, (long)l.tiles[1], t);
             if (n > 64) cr_assert_eq(l.tiles[1] % t, 0, "%ld: %ld tiles for %d", (long)n, (long)l.tiles[1], t);
+        }
+}
+
+/* Rows of operand 0 a multiple of 4096 bytes apart are in one set of L1: as many as its ways, of few ways half,
+ * are read where they lie. */
+Test(tune, rows_of_one_set_are_packed) {
+    ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
+    const int64_t ways = rt_host_caches()->l1d_bytes / 4096, most = ways <= 8 ? ways / 2 : ways;
+    for (int64_t apart = 1024; apart <= 2048; apart += 512)
+        for (int mr = 1; mr <= 12; mr++) {
+            int64_t size[3] = {512, 512, 512}, stride[6] = {apart, 0, 1, 512, 1, 0}, tune[IR_TUNE_COUNT];
+            k.tile.mr = mr;
+            rt_tune(&k, size, stride, 1, tune);
+            if (apart % 1024 == 0)
+                cr_assert_eq(tune[IR_TUNE_CONTRACT_A_IN_PLACE], mr <= most, "%d rows, %ld apart", mr, (long)apart);
+            else if (mr <= ways) cr_assert(tune[IR_TUNE_CONTRACT_A_IN_PLACE], "%d rows, %ld apart", mr, (long)apart);
         }
 }
 
