@@ -15,6 +15,9 @@ TestSuite(over, .init = text_start, .fini = text_stop);
 #define PRODUCTS "%a = matmul(%x, %w) %b = matmul(%x, %v) "
 #define SQUARE   "%a = matmul(%x, %w, transpose_a=true) %b = matmul(%a, %v) " /* M is 48 there */
 #define CONVS    "%a = conv(%i, %f) %b = conv(%a, %g, pads=[1, 1, 1, 1]) "
+#define NARROW(COLUMNS)                                                                                                \
+    "%j = slice(%i, starts=[0, 0, 0, 0], ends=[1, 48, 7, " COLUMNS "]) %a = conv(%j, %f) "                             \
+    "%b = conv(%a, %g, pads=[1, 1, 1, 1]) "
 
 static const ir_plan *plan_of(const char *result, const char *body, ir_level level, bool no_fuse) {
     const char *text = fu_format(&arena, "func @f(%s) -> %s { %s }", PARAMS, result, body);
@@ -137,6 +140,9 @@ static const struct {
     {IMAGES, CONVS "%c = conv(%b, %g, pads=[1, 1, 1, 1]) %d = relu(%c) %e = add(%c, %a) %s = conv(%d, %g) "
                    "%t = conv(%e, %g) %r = sub(%s, %t) return %r"},
     {IMAGES, CONVS "%c = conv(%b, %g, pads=[1, 1, 1, 1]) %d = add(%c, %a) %e = conv(%d, %g) return %e"},
+    /* vectors of columns, and what is left of a row */
+    {IMAGES, NARROW("13") "%c = conv(%b, %g, pads=[1, 1, 1, 1]) %d = add(%c, %a) %e = conv(%d, %g) return %e"},
+    {IMAGES, NARROW("5") "%c = conv(%b, %g, pads=[1, 1, 1, 1]) %d = sub(%a, %c) %e = conv(%d, %g) return %e"},
     {IMAGES, CONVS "%c = conv(%b, %g, pads=[2, 1, 0, 1]) %d = sub(%a, %c) %e = relu(%d) %s = conv(%e, %g) return %s"},
     {IMAGES, "%a = conv(%i, %h) %b = conv(%a, %k, pads=[1, 1, 1, 1]) %c = conv(%b, %k, pads=[1, 1, 1, 1]) "
              "%d = add(%c, %a) %e = conv(%d, %k) return %e"},
