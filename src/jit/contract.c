@@ -430,22 +430,18 @@ static LLVMValueRef group_of_panels(contract *c, const block *s) {
 }
 
 /* The tiles of the block's panel j of columns. next: bytes from what they read of it to what is read next, of a packed
- * operand; NULL: that is the same of the next panel. */
+ * operand; 0: nothing. */
 static void emit_panel(contract *c, const block *s, LLVMValueRef told, LLVMValueRef j, LLVMValueRef is_begin,
                        LLVMValueRef next) {
     emit *e = c->e;
-    LLVMValueRef one = num(c, 1), zero = num(c, 0), panel = em_add(e, s->n_first, j);
+    LLVMValueRef zero = num(c, 0), panel = em_add(e, s->n_first, j);
     LLVMValueRef pb = element(c, panel_of_b(c, s->b_batch, panel, s->n_panels), block_of_panel(c, s->k0));
     put_word(c, told, CONTRACT_B, panel_to_read(c, s, pb, panel, is_begin));
     put_word(c, told, CONTRACT_B_K, em_mul(e, c->b_stride, num(c, c->acc_bytes)));
-    /* One row panel waits for memory anyway; for more than a row of it has bytes, the next is soon there. */
-    LLVMValueRef few = em_icmp(e, LLVMIntSLE, s->m_count, num(c, c->nr * c->acc_bytes)),
-                 has_next = em_and(e, em_icmp(e, LLVMIntSLT, em_add(e, j, one), s->n_count),
-                                   em_and(e, few, em_icmp(e, LLVMIntSGT, s->m_count, one)));
-    if (!next) next = em_select(e, has_next, em_mul(e, words_of_panel(c), num(c, c->nr * c->acc_bytes)), zero);
-    put_word(c, told, CONTRACT_B_NEXT, em_select(e, s->packed, next, zero));
+    next = em_select(e, s->packed, next, zero);
+    put_word(c, told, CONTRACT_B_NEXT, next);
     if (!c->is_tile)
-        put_word(c, told, CONTRACT_B_NEXT_STEP, em_select(e, em_and(e, s->packed, has_next), s->next_step, zero));
+        put_word(c, told, CONTRACT_B_NEXT_STEP, em_select(e, em_icmp(e, LLVMIntNE, next, zero), s->next_step, zero));
     if (c->mr == 1) {
         LLVMValueRef is_stream = em_icmp(e, LLVMIntEQ, c->b_stride, num(c, c->nr));
         put_word(c, told, CONTRACT_PAGE_HEAD,
@@ -465,6 +461,16 @@ static void emit_panel(contract *c, const block *s, LLVMValueRef told, LLVMValue
         contract_call(c, TILE, tile_of, 2);
         em_endif(e, &b);
     } else contract_call(c, TILE, tile_of, 2);
+}
+
+/* Bytes from panel j to the next; 0: there is none, or it is not to be prefetched: one row panel waits for memory anyway,
+ * and while more are made than a row of the panel has bytes, the next is soon there. */
+static LLVMValueRef next_panel(contract *c, const block *s, LLVMValueRef j) {
+    emit *e = c->e;
+    LLVMValueRef one = num(c, 1), line = num(c, c->nr * c->acc_bytes), panel = em_mul(e, words_of_panel(c), line);
+    LLVMValueRef is_some = em_and(e, em_icmp(e, LLVMIntSGT, s->m_count, one), em_icmp(e, LLVMIntSLE, s->m_count, line));
+    is_some = em_and(e, is_some, em_icmp(e, LLVMIntSLT, em_add(e, j, one), s->n_count));
+    return em_select(e, is_some, panel, num(c, 0));
 }
 
 /* Bytes from a part of panel j to what comes behind it: the same of the next panel of the group, or the group's next part,
@@ -623,7 +629,7 @@ static void emit_compute_phase(contract *c) {
     if (c->is_tile) emit_parts(c, &s, told);
     else {
         em_loop lj = em_for(e, zero, n_count, one);
-        emit_panel(c, &s, told, lj.i, NULL, NULL);
+        emit_panel(c, &s, told, lj.i, NULL, next_panel(c, &s, lj.i));
         em_end(e, &lj);
     }
     em_end(e, &lk);

@@ -143,31 +143,6 @@ LLVMValueRef window_load(emit *e, em_values *v, const ir_kinst *inst, void *user
     return em_add(e, x, LLVMConstVector(lane, (unsigned)e->lanes));
 }
 
-/* Evaluates and stores everything from place `column` on along dim d, columns of a row or channels; sums lie at x. */
-static void finish_at(window *w, const LLVMValueRef *row_off, LLVMValueRef *index, int d, LLVMValueRef first,
-                      LLVMValueRef column, LLVMValueRef x, LLVMValueRef mask) {
-    emit *e = w->e;
-    LLVMValueRef off[IR_KERNEL_MAX_BUFFERS];
-    for (int b = 0; b < w->k->n_buffers; b++) {
-        off[b] = row_off[b];
-        if (b != w->weights && b != w->operand && w->k->buffer[b].stride[d] != 0)
-            off[b] = em_add(e, off[b], em_mul(e, column, window_step_of(w, b, d)));
-    }
-    LLVMValueRef before = index[d];
-    index[d] = em_add(e, first, column);
-    window_point at = {w, off, index, e->lanes > 1 ? d : -1, mask};
-    em_values v;
-    em_values_init(&v, window_load, &at);
-    v.at[w->matmul] = em_load_ptr(e, w->acc, element(w, x, column), NULL, (unsigned)w->bytes);
-    for (int i = 0; i < w->k->n_insts; i++) {
-        const ir_kinst *in = &w->k->inst[i];
-        if (in->op != IR_K_STORE) continue;
-        LLVMValueRef value = em_value(e, &v, in->in[0]);
-        em_store(e, in->index, value, off[in->index], window_step_of(w, in->index, at.axis), mask);
-    }
-    index[d] = before;
-}
-
 LLVMValueRef window_decode(window *w, LLVMValueRef number, uint32_t dims, LLVMValueRef *index) {
     emit *e = w->e;
     for (int d = w->n_batch - 1; d >= 0; d--) {
@@ -217,40 +192,74 @@ void window_move_offsets(window *w, const LLVMValueRef *off, LLVMValueRef i, int
     }
 }
 
+/* Results that lie along dim `dim`, columns of a row or channels: offsets of buffers and indices at the first of them,
+ * whose index along dim is `first`; their sums. */
+typedef struct finish_line {
+    const LLVMValueRef *off;
+    LLVMValueRef *index, first, sums;
+    int dim;
+} finish_line;
+
+/* Evaluates and stores those from place `column` on, e->lanes of them. */
+static void finish_at(window *w, const finish_line *f, LLVMValueRef column, LLVMValueRef mask) {
+    emit *e = w->e;
+    LLVMValueRef off[IR_KERNEL_MAX_BUFFERS], before = f->index[f->dim];
+    window_move_offsets(w, f->off, column, f->dim, off);
+    f->index[f->dim] = em_add(e, f->first, column);
+    window_point at = {w, off, f->index, e->lanes > 1 ? f->dim : -1, mask};
+    em_values v;
+    em_values_init(&v, window_load, &at);
+    v.at[w->matmul] = em_load_ptr(e, w->acc, element(w, f->sums, column), NULL, (unsigned)w->bytes);
+    for (int i = 0; i < w->k->n_insts; i++) {
+        const ir_kinst *in = &w->k->inst[i];
+        if (in->op != IR_K_STORE) continue;
+        LLVMValueRef value = em_value(e, &v, in->in[0]);
+        em_store(e, in->index, value, off[in->index], window_step_of(w, in->index, at.axis), mask);
+    }
+    f->index[f->dim] = before;
+}
+
+/* Those from `begin` to `end`, `lanes` at a time, none from behind `last` on (NULL: steps are whole). */
+static void finish_vectors(window *w, const finish_line *f, LLVMValueRef begin, LLVMValueRef end, int lanes,
+                           LLVMValueRef last) {
+    emit *e = w->e;
+    e->lanes = lanes;
+    em_loop l = em_for(e, begin, end, num(w, lanes));
+    finish_at(w, f, last ? em_min(e, l.i, last) : l.i, NULL);
+    em_end(e, &l);
+}
+
 /* May what is stored along dim d be made twice? Not where the plan may have put it over what is read for it: that takes
  * by channel for written once (makes_twice of ir/plan_memory.c). */
 static bool may_overlap(const window *w, int d) {
-    for (int i = 0; i < w->k->n_insts && w->k->is_by_channel; i++) {
-        const ir_kinst *in = &w->k->inst[i];
-        if (in->op == IR_K_LOAD && in->index != w->weights && in->index != w->operand &&
-            w->k->buffer[in->index].stride[d] != 0)
-            return false;
+    if (!w->k->is_by_channel) return true;
+    for (int b = 0; b < w->k->n_buffers; b++) {
+        const bool is_read = b != w->weights && b != w->operand && !w->k->buffer[b].is_output;
+        if (is_read && w->k->buffer[b].stride[d] != 0) return false;
     }
     return true;
 }
 
-/* Without masks: `count` columns by vectors, the last of which ends with the last column where that may be; fewer by
+/* Without masks, `count` of them: where they may overlap, by vectors of which the last ends with the last one, fewer by
  * vectors of half as many lanes; what is left one by one. */
-static void finish_columns(window *w, const LLVMValueRef *row_off, LLVMValueRef *index, int d, LLVMValueRef first,
-                           LLVMValueRef count, LLVMValueRef x) {
+static void finish_without_masks(window *w, const finish_line *f, LLVMValueRef count) {
     emit *e = w->e;
-    const bool overlaps = may_overlap(w, d);
-    LLVMValueRef done = overlaps ? num(w, 0) : em_and(e, count, num(w, -w->lanes));
-    em_branch fits[2];
-    for (int i = 0; i < (overlaps ? 2 : 1); i++) {
-        e->lanes = w->lanes >> i;
-        LLVMValueRef lanes = num(w, e->lanes);
-        if (overlaps) fits[i] = em_if(e, em_icmp(e, LLVMIntSGE, count, lanes));
-        em_loop l = em_for(e, num(w, 0), overlaps ? count : done, lanes);
-        finish_at(w, row_off, index, d, first, overlaps ? em_min(e, l.i, em_sub(e, count, lanes)) : l.i, x, NULL);
-        em_end(e, &l);
-        if (overlaps) em_else(e, &fits[i]);
+    LLVMValueRef zero = num(w, 0), whole = em_and(e, count, num(w, -w->lanes));
+    if (!may_overlap(w, f->dim)) {
+        finish_vectors(w, f, zero, whole, w->lanes, NULL);
+        finish_vectors(w, f, whole, count, 1, NULL);
+        return;
     }
-    e->lanes = 1;
-    em_loop l = em_for(e, done, count, num(w, 1));
-    finish_at(w, row_off, index, d, first, l.i, x, NULL);
-    em_end(e, &l);
-    for (int i = 1; i >= 0 && overlaps; i--) em_endif(e, &fits[i]);
+    em_branch fits[2];
+    for (int i = 0; i < 2; i++) {
+        const int lanes = w->lanes >> i;
+        LLVMValueRef last = em_sub(e, count, num(w, lanes));
+        fits[i] = em_if(e, em_icmp(e, LLVMIntSGE, last, zero));
+        finish_vectors(w, f, zero, count, lanes, last);
+        em_else(e, &fits[i]);
+    }
+    finish_vectors(w, f, zero, count, 1, NULL);
+    for (int i = 1; i >= 0; i--) em_endif(e, &fits[i]);
 }
 
 /* (args, sums, block, m0, row, n0, columns, rows): what becomes of rows of sums, sums_pitch elements apart; or, where
@@ -259,8 +268,7 @@ static void window_emit_finish(window *w) {
     emit *e = w->e;
     LLVMTypeRef parameter[8] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
     window_outer *o = window_begin(w, FINISH, "finish", parameter, 8);
-    LLVMValueRef in[8], index[IR_KERNEL_MAX_DIMS] = {0}, off[IR_KERNEL_MAX_BUFFERS], lanes = num(w, w->lanes),
-                        zero = num(w, 0);
+    LLVMValueRef in[8], index[IR_KERNEL_MAX_DIMS] = {0}, off[IR_KERNEL_MAX_BUFFERS], zero = num(w, 0);
     LLVMGetParams(e->fn, in);
     window_read_block(w, in[2], off, index);
     index[w->dim_y] = em_add(e, index[w->dim_y], in[4]);
@@ -270,22 +278,19 @@ static void window_emit_finish(window *w) {
         window_move_offsets(w, off, d == w->dim_m ? in[3] : d == w->dim_y ? in[4] : in[5], d, off);
     const bool last = w->stores_last;
     const int outer = last ? w->dim_n : w->dim_m, inner = last ? w->dim_m : w->dim_n;
-    LLVMValueRef base[2] = {in[3], n0}, first = base[!last], count = last ? in[7] : in[6],
-                 apart = num(w, last ? window_finish_apart(w) : w->sums_pitch), row_off[IR_KERNEL_MAX_BUFFERS],
-                 whole = em_and(e, count, num(w, -w->lanes));
+    LLVMValueRef base[2] = {in[3], n0}, count = last ? in[7] : in[6],
+                 apart = num(w, last ? window_finish_apart(w) : w->sums_pitch), row_off[IR_KERNEL_MAX_BUFFERS];
     em_loop lr = em_for(e, zero, last ? in[6] : in[7], num(w, 1));
     window_move_offsets(w, off, lr.i, outer, row_off);
     index[outer] = em_add(e, base[last], lr.i);
-    LLVMValueRef x = element(w, in[1], em_mul(e, lr.i, apart));
-    e->lanes = w->lanes;
+    const finish_line f = {row_off, index, base[!last], element(w, in[1], em_mul(e, lr.i, apart)), inner};
     if (e->level->has_mask) {
-        em_loop l = em_for(e, zero, whole, lanes);
-        finish_at(w, row_off, index, inner, first, l.i, x, NULL);
-        em_end(e, &l);
+        LLVMValueRef whole = em_and(e, count, num(w, -w->lanes));
+        finish_vectors(w, &f, zero, whole, w->lanes, NULL);
         em_branch b = em_if(e, em_icmp(e, LLVMIntSLT, whole, count));
-        finish_at(w, row_off, index, inner, first, whole, x, em_mask(e, em_sub(e, count, whole)));
+        finish_at(w, &f, whole, em_mask(e, em_sub(e, count, whole)));
         em_endif(e, &b);
-    } else finish_columns(w, row_off, index, inner, first, count, x);
+    } else finish_without_masks(w, &f, count);
     em_end(e, &lr);
     window_end(w, o);
 }
@@ -592,11 +597,13 @@ static way choose_way(window *w, LLVMValueRef count, LLVMValueRef n, LLVMValueRe
     if (w->step == 1) work = em_mul(e, by_rows, em_add(e, w->kk, through));
     how.goes_on = w->has_rows && !w->cuts ? goes_on(w) : NULL;
     if (how.goes_on) short_vectors = em_select(e, how.goes_on, vectors(w, em_mul(e, count, n)), by_rows);
-    if (!e->level->has_mask) short_vectors = em_mul(e, count, row_vectors(w, n));
     if (w->few) is_short = em_icmp(e, LLVMIntEQ, w->weight_pitch, w->kk);
     is_short = em_and(e, is_short, em_icmp(e, LLVMIntSGE, e->size[w->dim_m], num(w, w->mr)));
-    const int fewest = e->level->has_mask ? 0 : w->function[NARROW_ROW] ? w->v_lanes : w->nr;
-    is_short = em_and(e, is_short, em_icmp(e, LLVMIntSGE, n, num(w, fewest)));
+    if (!e->level->has_mask) {
+        LLVMValueRef fewest = num(w, w->function[NARROW_ROW] ? w->v_lanes : w->nr);
+        short_vectors = em_mul(e, count, row_vectors(w, n));
+        is_short = em_and(e, is_short, em_icmp(e, LLVMIntSGE, n, fewest));
+    }
     if (w->has_rows && w->has_pairs) /* there are no such functions by fma */
         is_short = em_and(e, is_short, LLVMBuildNot(e->b, window_is_slow(w, first_sums, e->size[w->dim_m], 1), ""));
     LLVMValueRef by_row = em_mul(e, short_vectors, em_add(e, w->kk, seams(w, how.goes_on)));

@@ -163,19 +163,44 @@ Test(tune, operand_1_in_place) {
     cr_assert_eq(tune[IR_TUNE_CONTRACT_B], IR_CONTRACT_B_IN_PLACE, "four panels");
 }
 
-/* A team gets enough tiles, and as many for each where that can be. */
+/* Row panels, each of one block of columns, that the thread with most of them makes: whole blocks go first. */
+static int64_t most_of_a_thread(const ir_kernel *k, const int64_t *size, const int64_t *tune, int n_threads) {
+    const int64_t panels = (size[0] + k->tile.mr - 1) / k->tile.mr, each = tune[IR_TUNE_CONTRACT_MC] / k->tile.mr,
+                  blocks = (size[1] + tune[IR_TUNE_CONTRACT_NC] - 1) / tune[IR_TUNE_CONTRACT_NC];
+    int64_t made[16] = {0}, most = 0, n = 0;
+    for (int64_t left = panels; left > 0; left -= each)
+        for (int64_t b = 0; b < blocks; b++, n++) {
+            made[n % n_threads] += left < each ? left : each;
+            if (made[n % n_threads] > most) most = made[n % n_threads];
+        }
+    return most;
+}
+
+/* A team gets enough tiles. Of rows in place as many for each thread; of packed ones, as rows of 1024 columns may be (all
+ * in one set of L1), no thread has more than a sixteenth above its share. */
 Test(tune, contract_tiles_are_even) {
     ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
     for (int64_t n = 64; n <= 1024; n *= 2)
-        for (int t = 2; t <= 16; t *= 2) {
-            /* rows in place: not all in one set of L1 */
-            int64_t size[3] = {n, n, n}, stride[6] = {n + 16, 0, 1, n, 1, 0}, tune[IR_TUNE_COUNT];
-            rt_tune(&k, size, stride, t, tune);
-            ir_launch l;
-            ir_kernel_launch(&k, size, tune, &l);
-            cr_assert(l.tiles[1] >= (n > 64 || t <= 4 ? t : 4), "%ld: %ld tiles for %d", (long)n, (long)l.tiles[1], t);
-            if (n > 64) cr_assert_eq(l.tiles[1] % t, 0, "%ld: %ld tiles for %d", (long)n, (long)l.tiles[1], t);
-        }
+        for (int t = 2; t <= 16; t *= 2)
+            for (int64_t pad = 0; pad <= 16; pad += 16) {
+                int64_t size[3] = {n, n, n}, stride[6] = {n + pad, 0, 1, n, 1, 0}, tune[IR_TUNE_COUNT];
+                rt_tune(&k, size, stride, t, tune);
+                ir_launch l;
+                ir_kernel_launch(&k, size, tune, &l);
+                cr_assert(l.tiles[1] >= (n > 64 || t <= 4 ? t : 4), "%ld: %ld tiles for %d", (long)n, (long)l.tiles[1],
+                          t);
+                if (n <= 64) continue;
+                if (tune[IR_TUNE_CONTRACT_A_IN_PLACE]) {
+                    cr_assert_eq(l.tiles[1] % t, 0, "%ld: %ld tiles for %d", (long)n, (long)l.tiles[1], t);
+                    continue;
+                }
+                const int64_t panels = (n + k.tile.mr - 1) / k.tile.mr,
+                              blocks = (n + tune[IR_TUNE_CONTRACT_NC] - 1) / tune[IR_TUNE_CONTRACT_NC],
+                              most = most_of_a_thread(&k, size, tune, t);
+                cr_assert(pad == 0 && n == 1024, "%ld, %ld apart: packed", (long)n, (long)(n + pad));
+                cr_assert_leq(most * t * 16, panels * blocks * 17, "%ld: %ld of %ld for %d", (long)n, (long)most,
+                              (long)(panels * blocks), t);
+            }
 }
 
 /* Rows of operand 0 a multiple of 4096 bytes apart are in one set of L1: as many as its ways, of few ways half,
