@@ -463,8 +463,8 @@ static void emit_panel(contract *c, const block *s, LLVMValueRef told, LLVMValue
     } else contract_call(c, TILE, tile_of, 2);
 }
 
-/* Bytes from panel j to the next; 0: there is none, or it is not to be prefetched: one row panel waits for memory anyway,
- * and while more are made than a row of the panel has bytes, the next is soon there. */
+/* Bytes from panel j to the next; 0: there is none, or it is not to be prefetched: one row panel waits for memory
+ * anyway, and while more are made than a row of the panel has bytes, the next is soon there. */
 static LLVMValueRef next_panel(contract *c, const block *s, LLVMValueRef j) {
     emit *e = c->e;
     LLVMValueRef one = num(c, 1), line = num(c, c->nr * c->acc_bytes), panel = em_mul(e, words_of_panel(c), line);

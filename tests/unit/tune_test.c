@@ -176,8 +176,8 @@ static int64_t most_of_a_thread(const ir_kernel *k, const int64_t *size, const i
     return most;
 }
 
-/* A team gets enough tiles. Of rows in place as many for each thread; of packed ones, as rows of 1024 columns may be (all
- * in one set of L1), no thread has more than a sixteenth above its share. */
+/* A team gets enough tiles. Of rows in place as many for each thread; of packed ones, as rows of 1024 columns may be
+ * (all in one set of L1), no thread has more than a sixteenth above its share. */
 Test(tune, contract_tiles_are_even) {
     ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
     for (int64_t n = 64; n <= 1024; n *= 2)
