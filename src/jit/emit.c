@@ -65,9 +65,13 @@ LLVMValueRef em_const(emit *e, ir_dtype t, double v) {
 LLVMValueRef em_fadd(emit *e, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildFAdd(e->b, a, b, ""); }
 LLVMValueRef em_fsub(emit *e, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildFSub(e->b, a, b, ""); }
 LLVMValueRef em_fmul(emit *e, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildFMul(e->b, a, b, ""); }
-/* On a GPU of f32 without a call: math_gpu.c says why. */
+/* On a GPU of f32 without a call: math_gpu.c says why. LLVM (22, SimplifyDemandedVectorElts) takes lanes of a quotient
+ * for 0 where it knows those of both operands to be 0, as in a masked load, and drops the select that hides their NaN:
+ * so it does not see the numerator's. The fence is no instruction. */
 LLVMValueRef em_fdiv(emit *e, LLVMValueRef a, LLVMValueRef b) {
     if (ir_level_is_gpu(e->k->level) && LLVMTypeOf(a) == em_vec(e, e->t_f32)) return math_gpu_divide(e, a, b);
+    if (LLVMGetTypeKind(LLVMTypeOf(a)) == LLVMVectorTypeKind)
+        a = em_intrinsic(e, "llvm.arithmetic.fence", 1, &a);
     return LLVMBuildFDiv(e->b, a, b, "");
 }
 /* What an address adds and multiplies is often 0 or 1, and functions without optimization would compute it. */
