@@ -651,39 +651,46 @@ static bool place_as_result(planner *p, uint32_t r) {
     return true;
 }
 
+/* The newest map of results of the node's class, where there is room for it too; else a new one. Older ones with room
+ * would come to wait for newer ones (plan_tiers.c). */
+static int map_for(planner *p, ir_id id, int first_map, const subtree *s) {
+    const ir_node *n = ir_at(p->g, id);
+    const node_info *v = &p->info[id];
+    for (int c = (int)p->clusters.n - 1; c >= first_map && !p->options->no_fuse; c--) {
+        const cluster *k = &p->clusters.at[c];
+        if (!plan_is_of_class(n, v, k->rank, k->dim, k->after, k->tier)) continue;
+        if (k->n_nodes + s->n <= MAX_CLUSTER_NODES && k->n_leaves + s->leaves <= MAX_CLUSTER_LEAVES &&
+            k->stores.n < MAX_MAP_RESULTS)
+            return c;
+        break;
+    }
+    const int c = plan_new_cluster(p, CLUSTER_MAP, 0, n->rank, n->dim);
+    p->clusters.at[c].after = v->avail;
+    p->clusters.at[c].tier = v->tier;
+    return c;
+}
+
 static void place_results(planner *p) {
+    bool *is_floating = FU_NEW_N(p->arena, bool, p->g->nodes.n);
     for (uint32_t r = 0; r < p->g->results.n; r++) {
-        ir_id id = p->g->results.at[r].node;
-        node_info *v = &p->info[id];
+        const ir_id id = p->g->results.at[r].node;
+        const node_info *v = &p->info[id];
         const ir_node *n = ir_at(p->g, id);
         if (v->made_by || n->op == IR_OP_PARAM || n->op == IR_OP_LITERAL) continue; /* returned as it is: copied */
         if (place_as_result(p, r)) continue;
-        if (v->home) {
-            plan_store_in(p, v->home, id);
-            continue;
-        }
-        subtree s = plan_measure_subtree(p, id);
-        int found = 0;
-        /* siblings over the same space that wait for the same clusters share one kernel */
-        for (int c = 1; c < (int)p->clusters.n && !found && !p->options->no_fuse; c++) {
-            cluster *k = &p->clusters.at[c];
-            if (k->kind != CLUSTER_MAP || k->anchor != 0 ||
-                !plan_is_of_class(n, v, k->rank, k->dim, k->after, k->tier) || k->n_nodes + s.n > MAX_CLUSTER_NODES ||
-                k->n_leaves + s.leaves > MAX_CLUSTER_LEAVES || k->stores.n >= 16)
-                continue;
-            bool is_result = true;
-            for (uint32_t i = 0; i < k->stores.n; i++) is_result &= p->info[k->stores.at[i]].reason == IR_REASON_COUNT;
-            if (is_result) found = c;
-        }
-        if (!found) {
-            found = plan_new_cluster(p, CLUSTER_MAP, 0, n->rank, n->dim);
-            p->clusters.at[found].after = v->avail;
-            p->clusters.at[found].tier = v->tier;
-        }
-        p->clusters.at[found].n_nodes += s.n;
-        p->clusters.at[found].n_leaves += s.leaves;
-        v->reason = IR_REASON_COUNT; /* stored because it is a result */
-        plan_store_in(p, found, id);
+        if (v->home) plan_store_in(p, v->home, id);
+        else is_floating[id] = true;
+    }
+    plan_find_tiers(p, is_floating);
+    const int first_map = (int)p->clusters.n;
+    for (ir_id id = 1; id < p->g->nodes.n; id++) { /* what others read comes before them */
+        if (!is_floating[id]) continue;
+        const subtree s = plan_measure_subtree(p, id);
+        const int c = map_for(p, id, first_map, &s);
+        p->clusters.at[c].n_nodes += s.n;
+        p->clusters.at[c].n_leaves += s.leaves;
+        p->info[id].reason = IR_REASON_COUNT; /* stored because it is a result */
+        plan_store_in(p, c, id);
     }
 }
 
@@ -708,12 +715,10 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
     count_taps(&p);
     place_all(&p);
     refresh_avail(&p);
-    int first_shared = (int)p.clusters.n;
     if (!options->no_fuse) {
         store_shared(&p);
         refresh_avail(&p);
     }
-    plan_find_tiers(&p, first_shared);
     place_results(&p);
     if (!ir_level_is_gpu(options->level)) {
         plan_attach_rows(&p);

@@ -96,6 +96,7 @@ enum {
     MAX_SUBTREE = 96,
     MAX_SUBTREE_LEAVES = 24,
     MAX_REDUCTIONS = 12,
+    MAX_MAP_RESULTS = 16,
 };
 
 /* ---- plan_cluster.c ---- */
@@ -195,8 +196,8 @@ bool plan_einsum_has_rows(const planner *p, const ir_node *n); /* could be follo
 ir_id plan_window_operand(const planner *p, const ir_node *n, int i);
 
 /* ---- plan_tiers.c ---- */
-/* Which floating results may share a map: their tiers. Clusters from first_shared on store shared values. */
-void plan_find_tiers(planner *p, int first_shared);
+/* Which of the results that no cluster stores yet (by node) may share a map: their tiers. */
+void plan_find_tiers(planner *p, const bool *is_floating);
 /* May a result share a map with others, of this shape and tier, which wait for the same clusters? */
 bool plan_is_of_class(const ir_node *n, const node_info *v, int rank, const ir_size *dim, int avail, int tier);
 

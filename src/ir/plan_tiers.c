@@ -1,59 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* plan_tiers.c: which results may share a map.
  *
- * Results that wait for the same cluster share a kernel where their shapes are equal, and a result is read from memory
- * by the kernels of others. So they may not share it where one is read by something that another one needs: that would
- * be a cycle. Equal tiers guarantee that there is none:
+ * Results of one shape that wait for the same cluster may share a kernel, in which one reads another from a register.
+ * What any other kernel needs of them it reads from memory: so they may not share it where one needs what a kernel
+ * makes that needs another of them. That would be a cycle. Tiers rule it out:
  *
- *   - who reads a shared value (store_shared) is a tier above it;
- *   - results of one shape, tier and cluster waited for are a class. A result whose class would come to need itself,
- *     through a class of another shape, goes a tier up.
+ *   - a result is a tier above the results of another class that its kernel needs, and not below those of its own;
+ *   - a cluster is a tier above the results that it needs; and results and clusters are not below the clusters that
+ *     they need.
  *
- * place_results (plan.c) asks the same (plan_is_of_class); it may still cut a class into several maps, where it is too
- * large for one.
+ * A class are the results of one shape that wait for the same cluster (plan_is_of_class). Along any path of needs tiers
+ * do not fall, and they rise where it goes from a result to a cluster or another class: so a path that comes back to a
+ * class of the tier that it began at never left it. place_results (plan.c) may cut a class into several maps, where it
+ * is too large for one: it fills one after the other with results in their order in the graph, in which none needs a
+ * later one of its class.
  *
- * Cost: O(nodes + classes^2 / 64) for each result. */
+ * Cost: O(nodes) for each result and cluster, no more than lie between it and what is in memory. */
 #include "base/small.h"
 #include "ir/plan_internal.h"
 #include <string.h>
 
-typedef struct result_class {
-    const ir_node *like; /* any of its results */
-    int avail, tier;
-    uint64_t *needs; /* the classes that it reads, or that these need: a bit each */
-} result_class;
-
+/* What has a tier: the clusters by their numbers, and behind them the results, by node. */
 typedef struct tiers {
     planner *p;
-    fu_vec(result_class) classes;
-    int *class_of; /* by node: 1 + that of a result, 0: none */
-    bool *is_result;
-    ir_id *seen; /* by node: the result that came by last */
-    size_t words;
+    uint32_t n_clusters;
+    const bool *is_floating; /* by node: a result that no cluster stores yet */
+    int *tier;               /* of each */
+    uint8_t *state;          /* of each: 0 not seen, 1 its needs are, 2 has its tier */
+    ir_id *member, *next;    /* a node that the cluster computes or stores, and behind a node another; 0: no more */
+    uint32_t *seen, walks;   /* by node: the walk that came by last */
     fu_vec(ir_id) ahead;
-    uint64_t *reads; /* of the result at hand */
+    fu_vec(uint32_t) needs, unsettled; /* needs: of the one at hand */
 } tiers;
 
-static bool has_bit(const uint64_t *set, int i) { return set[i / 64] >> (i % 64) & 1; }
-static void add_bit(uint64_t *set, int i) { set[i / 64] |= (uint64_t)1 << (i % 64); }
-
-/* The classes that the kernel of result id reads. What a cluster has, a shared value too, is made before all results of
- * its readers' tier. */
-static void find_reads(tiers *t, ir_id id) {
-    memset(t->reads, 0, t->words * sizeof *t->reads);
-    t->ahead.n = 0;
-    fu_push(t->p->arena, &t->ahead, id);
-    while (t->ahead.n > 0) {
-        const ir_node *n = ir_at(t->p->g, t->ahead.at[--t->ahead.n]);
-        for (int i = 0; i < n->n_in; i++) {
-            const ir_id x = n->in[i];
-            const node_info *info = &t->p->info[x];
-            if (t->seen[x] == id || info->home || info->made_by) continue;
-            t->seen[x] = id;
-            if (t->class_of[x]) add_bit(t->reads, t->class_of[x] - 1);
-            else fu_push(t->p->arena, &t->ahead, x);
-        }
-    }
+static int cluster_of(const planner *p, ir_id id) {
+    return p->info[id].made_by ? p->info[id].made_by : p->info[id].home;
 }
 
 bool plan_is_of_class(const ir_node *n, const node_info *v, int rank, const ir_size *dim, int avail, int tier) {
@@ -61,64 +42,88 @@ bool plan_is_of_class(const ir_node *n, const node_info *v, int rank, const ir_s
            memcmp(dim, n->dim, (size_t)n->rank * sizeof *dim) == 0;
 }
 
-static int find_class(const tiers *t, const ir_node *n, const node_info *v) {
-    for (uint32_t c = 0; c < t->classes.n; c++) {
-        const result_class *k = &t->classes.at[c];
-        if (plan_is_of_class(n, v, k->like->rank, k->like->dim, k->avail, k->tier)) return (int)c;
-    }
-    return -1;
+static bool is_one_class(const planner *p, ir_id x, ir_id y) {
+    const ir_node *a = ir_at(p->g, x), *b = ir_at(p->g, y);
+    return p->info[x].avail == p->info[y].avail && a->rank == b->rank &&
+           memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim) == 0;
 }
 
-/* Would class c need itself, if it read those? */
-static bool is_cycle(const tiers *t, int c) {
-    for (int d = 0; d < (int)t->classes.n; d++)
-        if (d != c && has_bit(t->reads, d) && has_bit(t->classes.at[d].needs, c)) return true;
-    return false;
-}
-
-/* The class of a result that floats: of the least tier that there can be. */
-static void settle(tiers *t, ir_id id) {
-    fu_arena *arena = t->p->arena;
-    const ir_node *n = ir_at(t->p->g, id);
-    node_info *v = &t->p->info[id];
-    int c;
-    find_reads(t, id);
-    while ((c = find_class(t, n, v)) >= 0 && is_cycle(t, c)) v->tier++;
-    if (c < 0) {
-        c = (int)t->classes.n;
-        const result_class new = {n, v->avail, v->tier, FU_NEW_N(arena, uint64_t, t->words)};
-        fu_push(arena, &t->classes, new);
-    }
-    t->class_of[id] = c + 1;
-    for (int d = 0; d < (int)t->classes.n; d++) /* all that it needs now */
-        if (d != c && has_bit(t->reads, d))
-            for (size_t w = 0; w < t->words; w++) t->reads[w] |= t->classes.at[d].needs[w];
-    t->reads[c / 64] &= ~((uint64_t)1 << (c % 64));
-    for (int a = 0; a < (int)t->classes.n; a++) {
-        if (a != c && !has_bit(t->classes.at[a].needs, c)) continue;
-        for (size_t w = 0; w < t->words; w++) t->classes.at[a].needs[w] |= t->reads[w];
-    }
-}
-
-void plan_find_tiers(planner *p, int first_shared) {
-    const uint32_t n_nodes = p->g->nodes.n, n_results = p->g->results.n;
-    tiers t = {.p = p, .words = (n_results + 63) / 64};
-    t.class_of = FU_NEW_N(p->arena, int, n_nodes);
-    t.is_result = FU_NEW_N(p->arena, bool, n_nodes);
-    t.seen = FU_NEW_N(p->arena, ir_id, n_nodes);
-    t.reads = FU_NEW_N(p->arena, uint64_t, t.words);
-    for (uint32_t r = 0; r < n_results; r++) t.is_result[p->g->results.at[r].node] = true;
-    for (ir_id id = 1; id < n_nodes; id++) {
-        const ir_node *n = ir_at(p->g, id);
-        node_info *v = &p->info[id];
-        if (v->home || (v->made_by && v->made_by < first_shared)) continue;
-        int avail = v->made_by ? p->clusters.at[v->made_by].after : v->avail;
+/* Adds the clusters and results that node id needs, through what floats, to t->needs; but for its own cluster. */
+static void walk_from(tiers *t, ir_id id, int own) {
+    fu_arena *a = t->p->arena;
+    fu_push(a, &t->ahead, id);
+    while (t->ahead.n > 0) {
+        const ir_node *n = ir_at(t->p->g, t->ahead.at[--t->ahead.n]);
         for (int i = 0; i < n->n_in; i++) {
-            const node_info *x = &p->info[n->in[i]];
-            bool is_shared = x->made_by >= first_shared;
-            int x_avail = is_shared ? p->clusters.at[x->made_by].after : x->avail;
-            if (x_avail == avail && x->tier + is_shared > v->tier) v->tier = x->tier + is_shared;
+            const ir_id x = n->in[i];
+            const int c = cluster_of(t->p, x);
+            if (t->seen[x] == t->walks) continue;
+            t->seen[x] = t->walks;
+            if (t->is_floating[x]) fu_push(a, &t->needs, t->n_clusters + x);
+            else if (!c) fu_push(a, &t->ahead, x);
+            else if (c != own) fu_push(a, &t->needs, (uint32_t)c);
         }
-        if (t.is_result[id] && !v->made_by && n->op != IR_OP_PARAM && n->op != IR_OP_LITERAL) settle(&t, id);
+    }
+}
+
+static void find_needs(tiers *t, uint32_t of) {
+    t->walks++;
+    t->needs.n = 0;
+    if (of >= t->n_clusters) walk_from(t, of - t->n_clusters, 0);
+    else
+        for (ir_id id = t->member[of]; id; id = t->next[id]) walk_from(t, id, (int)of);
+}
+
+/* Those that it needs have their tiers: its own. */
+static int tier_of(const tiers *t, uint32_t of) {
+    const uint32_t n = t->n_clusters;
+    int tier = 0;
+    for (uint32_t i = 0; i < t->needs.n; i++) {
+        const uint32_t x = t->needs.at[i];
+        const bool rises = x >= n && (of < n || !is_one_class(t->p, x - n, of - n));
+        if (t->tier[x] + rises > tier) tier = t->tier[x] + rises;
+    }
+    return tier;
+}
+
+static void settle(tiers *t, uint32_t top) {
+    t->unsettled.n = 0;
+    fu_push(t->p->arena, &t->unsettled, top);
+    while (t->unsettled.n > 0) {
+        const uint32_t x = t->unsettled.at[t->unsettled.n - 1];
+        if (t->state[x] == 2) {
+            t->unsettled.n--;
+            continue;
+        }
+        find_needs(t, x);
+        if (t->state[x]) {
+            t->tier[x] = tier_of(t, x);
+            t->state[x] = 2;
+            t->unsettled.n--;
+            continue;
+        }
+        t->state[x] = 1;
+        for (uint32_t i = 0; i < t->needs.n; i++)
+            if (!t->state[t->needs.at[i]]) fu_push(t->p->arena, &t->unsettled, t->needs.at[i]);
+    }
+}
+
+void plan_find_tiers(planner *p, const bool *is_floating) {
+    const uint32_t n_nodes = p->g->nodes.n, n_clusters = p->clusters.n;
+    tiers t = {.p = p, .n_clusters = n_clusters, .is_floating = is_floating};
+    t.tier = FU_NEW_N(p->arena, int, n_clusters + n_nodes);
+    t.state = FU_NEW_N(p->arena, uint8_t, n_clusters + n_nodes);
+    t.seen = FU_NEW_N(p->arena, uint32_t, n_nodes);
+    t.member = FU_NEW_N(p->arena, ir_id, n_clusters);
+    t.next = FU_NEW_N(p->arena, ir_id, n_nodes);
+    for (ir_id id = 1; id < n_nodes; id++) {
+        const int c = cluster_of(p, id);
+        t.next[id] = t.member[c];
+        t.member[c] = id;
+    }
+    for (ir_id id = 1; id < n_nodes; id++) {
+        if (!is_floating[id]) continue;
+        settle(&t, n_clusters + id);
+        p->info[id].tier = t.tier[n_clusters + id];
     }
 }
