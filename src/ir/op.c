@@ -221,7 +221,13 @@ ir_op ir_op_find(const char *name, size_t n) {
 }
 
 const char *ir_op_nearest(const char *name) {
-    const char *names[IR_OP_COUNT];
-    for (int op = FIRST_OP; op < IR_OP_COUNT; op++) names[op - FIRST_OP] = ir_ops[op].name;
-    return fu_nearest(name, names, IR_OP_COUNT - FIRST_OP);
+    static const char reduce[] = "reduce_";
+    const size_t n = strlen(name), r = sizeof reduce - 1;
+    const char *names[IR_OP_COUNT], *longer = NULL;
+    for (int op = FIRST_OP; op < IR_OP_COUNT; op++) {
+        const char *of = names[op - FIRST_OP] = ir_ops[op].name;
+        if (strncmp(of, reduce, r) == 0 && strcmp(of + r, name) == 0) return of;
+        if (!longer && n && strncmp(of, name, n) == 0 && of[n] == '_') longer = of;
+    }
+    return longer ? longer : fu_nearest(name, names, IR_OP_COUNT - FIRST_OP);
 }

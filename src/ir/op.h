@@ -138,5 +138,6 @@ static inline bool ir_op_takes(ir_op op, unsigned n_in) {
 /* What scatter's mode= does with an element and an update (in that order); IR_OP_NONE: the update replaces it. */
 ir_op ir_scatter_combine(int64_t mode);
 ir_op ir_op_find(const char *name, size_t n); /* IR_OP_NONE when there is none (PARAM ... RESULT are never found) */
-const char *ir_op_nearest(const char *name);  /* for "did you mean"; NULL when none is near */
+/* For "did you mean": reduce_NAME, NAME_..., or a name spelt nearly so; NULL when there is none. */
+const char *ir_op_nearest(const char *name);
 #endif
