@@ -99,11 +99,28 @@ static int check_path(tool *t, const char *path) {
                                                   : 0;
 }
 
+/* --list and --counts have no results that could be compared or kept. */
+static int check_unmeasured(tool *t) {
+    const char *what = t->list ? "--list" : "--counts";
+    const char *option = t->list && t->counts ? "--counts"
+                         : t->export_json     ? "--export-json"
+                         : t->export_html     ? "--export-html"
+                         : t->import_json     ? "--import-json"
+                         : t->save_baseline   ? "--save-baseline"
+                         : t->baseline        ? "--baseline"
+                         : t->threshold >= 0  ? "--threshold"
+                                              : NULL;
+    return option ? tool_usage(t, "%s measures nothing, so %s cannot be given with it; %s --json prints a document",
+                               what, option, what)
+                  : 0;
+}
+
 int cmd_bench(tool *t) {
     int status = bench_check_suites(t), worse = 0;
     const char *path;
     json_t *document = NULL;
     if (status) return status;
+    if ((t->list || t->counts) && (status = check_unmeasured(t)) != 0) return status;
     if (t->list) return bench_list(t);
     if (t->counts) return bench_counts(t);
     /* What cannot be written is refused now rather than after minutes. */

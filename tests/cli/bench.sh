@@ -37,6 +37,12 @@ bench 2 'expected N=SIZE' --dim M=3 rows
 bench 2 'no workload of these suites has' rows --filter adamw
 "$fusor" bench --list --json >list.json 2>err
 file=list.json holds fusor-bench-list/1 'workloads.0.suite' 'workloads.0.name' 'workloads.0.sizes'
+for what in --list --counts; do
+    for option in --export-json=x.json --export-html=x.html --import-json=x.json --save-baseline=x --baseline=x --threshold=5; do
+        bench 2 "$what measures nothing, so ${option%=*} cannot be given" $what $option chains
+    done
+done
+bench 2 'so --counts cannot be given' --list --counts
 
 # measured: a document, a page, a table
 quick=(--quick --min-time 0.0005 --threads 1)
