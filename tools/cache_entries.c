@@ -66,6 +66,7 @@ static bool visit(void *user, const rt_cache_entry *x) {
     fu_arena *a = &l->t->arena;
     cache_entry e = {.file = fu_strdup(a, x->file),
                      .key = fu_strdup(a, x->key),
+                     .checksum = fu_strdup(a, x->checksum),
                      .symbol = text_of(a, x->symbol),
                      .level = text_of(a, x->level),
                      .features = text_of(a, x->features),

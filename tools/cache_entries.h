@@ -5,7 +5,7 @@
 #include "report.h"
 
 typedef struct cache_entry {
-    const char *file, *key, *symbol, *level, *features, *build_id, *description, *problem, *kind, *shape;
+    const char *file, *key, *checksum, *symbol, *level, *features, *build_id, *description, *problem, *kind, *shape;
     uint64_t file_bytes, blob_bytes, code_bytes, start, lines_bytes;
     const void *blob, *lines; /* read by cache_find_key only */
     int64_t compile_ns, created_s, used_s, hits;

@@ -105,6 +105,7 @@ static int show(tool *t, const char *dir) {
     if (t->json) {
         json_t *d = report_new("fusor-cache-show/1");
         (void)json_object_update_new(d, cache_entry_json(e));
+        (void)json_object_set_new(d, "checksum", e->checksum[0] ? json_string(e->checksum) : json_null());
         (void)json_object_set_new(d, "features", json_string(e->features));
         (void)json_object_set_new(d, "has_lines", json_boolean(e->lines_bytes > 0));
         (void)json_object_set_new(d, "description", json_string(e->description));
@@ -133,13 +134,13 @@ static int show(tool *t, const char *dir) {
                                    cubins.at[i].driver_version / 1000, cubins.at[i].driver_version % 1000 / 10,
                                    cubins.at[i].driver));
     printf("code       %" PRIu64 " bytes of %" PRIu64 ", line table: %s\ncompiled   in %s, %s\nused       %s, %" PRId64
-           " loads\nchecksum   %s\n\n%s",
+           " loads\nchecksum   %s%s%s\n\n%s",
            e->code_bytes, e->blob_bytes,
            e->is_gpu        ? "none for a GPU"
            : e->lines_bytes ? "yes"
                             : "no (FUSOR_GDB=1 or FUSOR_PERF=jitdump makes one)",
-           report_ns(t, (double)e->compile_ns), date(t, e->created_s), cache_age(t, e->used_s), e->hits,
-           e->problem ? e->problem : "good", e->description);
+           report_ns(t, (double)e->compile_ns), date(t, e->created_s), cache_age(t, e->used_s), e->hits, e->checksum,
+           e->checksum[0] ? ", " : "", e->problem ? e->problem : "good", e->description);
     return e->problem ? EXIT_NO : 0;
 }
 

@@ -65,7 +65,10 @@ int cache_disasm(tool *t, const char *dir) {
     fu_error_clear(&error);
     int status = cache_find_key(t, dir, &e);
     if (status) return status;
-    if (e->problem) return tool_environment(t, "entry %s is bad: %s", e->key, e->problem);
+    if (e->problem) {
+        (void)tool_environment(t, "entry %s is bad: %s", e->key, e->problem);
+        return EXIT_NO; /* as for show */
+    }
     if (e->is_gpu) return print_ptx(t, e);
     if (rt_module_get(&error, &module) != FUSOR_OK) return tool_fail(t, &error);
     fusor_codegen_request request = request_of(e, FUSOR_CODEGEN_DISASM);

@@ -136,6 +136,7 @@ typedef struct rt_cache_entry {
     const char *file;    /* name in the directory */
     const char *problem; /* NULL: intact. Else what is wrong; the fields below that could be read are set */
     char key[2 * IR_KEY_BYTES + 1];
+    char checksum[2 * IR_KEY_BYTES + 1]; /* as the file has it; "": there is none */
     const char *symbol, *level, *features, *build_id, *description;
     uint64_t file_bytes, blob_bytes, code_bytes, entry;
     const void *blob;

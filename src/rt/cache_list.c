@@ -35,6 +35,7 @@ static void describe(const rt_entry *in, const char *file, const char *problem, 
     out->is_of_this_build = strcmp(h->build_id, rt_build_id()) == 0;
     out->compile_ns = h->compile_ns;
     out->created_s = h->created_s;
+    rt_key_text(h->checksum, out->checksum); /* of as many bytes as a key */
     if (problem) return;
     char key[2 * IR_KEY_BYTES + 1];
     rt_key_text(h->key, key);

@@ -296,12 +296,16 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     expect 0 'fk_map_f32' cache list
     key=$(sed -n 2p out | cut -c1-12)
     expect 0 'fusor-kernel' cache show "$key"
+    expect 0 '^checksum   [0-9a-f]\{32\}, good' cache show "$key"
+    json fusor-cache-show/1 'key checksum features description' cache show "$key"
+    grep -q '"checksum": "[0-9a-f]\{32\}"' out && ok || bad 'show --json: the checksum'
     expect 0 'ret' cache disasm "$key"
     json fusor-cache-disasm/1 'symbol code_bytes spills reloads has_lines instructions.0.offset instructions.0.text' cache disasm "$key"
     expect 0 ' 0 bad' cache verify
     file=$(ls "$FUSOR_CACHE_DIR"/*.fk | head -1)
     printf x | dd of="$file" bs=1 seek=700 conv=notrunc 2>/dev/null
     expect 1 'checksum' cache show "$(basename "$file" .fk | cut -c1-32)"
+    expect 1 'is bad: checksum does not match' cache disasm "$(basename "$file" .fk | cut -c1-32)"
     expect 1 '1 bad' cache verify
     expect 0 'set aside     1 bad' cache stats
     json fusor-cache-stats/1 'quarantined quarantined_bytes' cache stats
