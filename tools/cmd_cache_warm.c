@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* cmd_cache_warm.c: fusor cache warm and why. Both plan the functions of the programs that are given (all, or those
- * named by @FUNC behind the FILE), for every target and every combination of --dim; warm makes the kernels without
- * running them, why tells what a request for each would meet. */
+ * named by @FUNC behind the FILE), for every target: as they are written, which is what a run has whatever its sizes
+ * (run --dim, the API), and then for every combination of --dim with these integers instead of names. warm makes the
+ * kernels without running them, why tells what a request for each would meet. */
 #include "cache_entries.h"
 #include "inputs.h"
 #include "rt/compiler.h"
@@ -128,6 +129,7 @@ static int walk_sizes(walk *w, const program *p, const ir_graph *g) {
     fu_error_clear(&e);
     if (ir_flatten(&t->arena, &e, p->module, g, &flat) != FUSOR_OK) return tool_fail(t, &e);
     if ((status = inputs_check_dims(t, flat, &in)) != 0) return status;
+    if ((status = walk_function(w, p, g->name, g->name)) != 0) return status;
     int64_t *values = FU_NEW_N(&t->arena, int64_t, ir_size_symbol_count(g->sizes) + 1);
     int *choice = FU_NEW_N(&t->arena, int, in.dims.n);
     do {

@@ -316,6 +316,18 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     expect 0 'would be compiled' cache why two.fusor --dim N=7
     expect 0 'ready' cache warm two.fusor --target v2,v3 --dim N=1,32
     expect 0 ' hit ' cache why two.fusor --target v3
+    # What --dim warms is what a run of these sizes asks for, and a program that has them as integers.
+    rows='%w: f32[64, 32]) -> f32[B, 32] { %h = matmul(%x, %w) %y = relu(%h) return %y }'
+    expect 0 ' 3 compiled now' cache warm -e "func @f(%x: f32[B, 64], $rows" --dim B=1,32 --cache-dir "$work/dims" -o dims.fbundle
+    expect 0 '3 kernels, 0 would be compiled' cache why -e "func @f(%x: f32[B, 64], $rows" --dim B=1,32 --cache-dir "$work/dims"
+    for b in 1 32; do
+        json fusor-run/1 'cache' run -e "func @f(%x: f32[B, 64], $rows" --fill ones --dim B=$b --time --runs 1 --cache-dir "$work/dims"
+        grep -q '"cache": "hit"' out && ok || bad "cache warm --dim B=1,32, then run --dim B=$b"
+        json fusor-run/1 'cache' run -e "func @f(%x: f32[$b, 64], ${rows/\[B/[$b}" --fill ones --time --runs 1 --cache-dir "$work/dims"
+        grep -q '"cache": "hit"' out && ok || bad "cache warm --dim B=1,32, then run with $b rows in the text"
+    done
+    expect 0 '^3 entries' cache import dims.fbundle --cache-dir "$work/bundled"
+    rm -f dims.fbundle
     expect 0 ' 0 would be compiled' cache why two.fusor --target v2,v3 --dim N=32
     expect 0 'ready' cache warm -e 'func @one(%a: f32[N]) -> f32[N] { %y = tanh(%a) return %y }' --target v2 -o one.fbundle
     expect 0 '1 entries' cache import one.fbundle
