@@ -277,8 +277,8 @@ static json_t *statements_json(fu_arena *arena, const ir_plan *p, const ir_step 
         if (n->loc.line && g->source)
             (void)json_object_set_new(
                 o, "at",
-                json_string(fu_format(arena, "%s:%u:%u", g->source->name ? g->source->name : "<text>", n->loc.line,
-                                      n->loc.col)));
+                json_string(fu_format(arena, "%s:%u:%u", g->source->name ? fu_utf8(arena, g->source->name) : "<text>",
+                                      n->loc.line, n->loc.col)));
         if (n->meta_name) (void)json_object_set_new(o, "name", json_string(n->meta_name));
         if (n->meta_loc) (void)json_object_set_new(o, "loc", json_string(n->meta_loc));
         (void)json_array_append_new(a, o);

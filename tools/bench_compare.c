@@ -157,9 +157,9 @@ int bench_compare(tool *t, json_t *document, bool again) {
                     json_integer_value(json_object_get(row, "threads")), 100 * c.part, 100 * c.noise);
     }
     (void)json_object_set_new(document, "baseline",
-                              json_pack("{s:s, s:f, s:f, s:i, s:i, s:i}", "name", t->baseline, "drift", drift,
-                                        "threshold", threshold, "compared", compared, "slower", worse, "faster",
-                                        better));
+                              json_pack("{s:s, s:f, s:f, s:i, s:i, s:i}", "name", fu_utf8(&t->arena, t->baseline),
+                                        "drift", drift, "threshold", threshold, "compared", compared, "slower", worse,
+                                        "faster", better));
     json_decref(base);
     if (!t->quiet) {
         if (fabs(drift - 1) > 0.02)
@@ -189,7 +189,8 @@ json_t *bench_history(tool *t) {
         if (n <= 11 || strncmp(f->d_name, "bench-", 6) != 0 || strcmp(f->d_name + n - 5, ".json") != 0) continue;
         json_t *d = json_load_file(fu_format(&t->arena, "%s/%s", directory, f->d_name), 0, NULL);
         if (d && !problem(d)) {
-            (void)json_object_set_new(d, "name", json_stringn(f->d_name + 6, n - 11));
+            (void)json_object_set_new(d, "name",
+                                      json_string(fu_utf8(&t->arena, fu_strndup(&t->arena, f->d_name + 6, n - 11))));
             fu_push(&t->arena, &found, d);
         } else json_decref(d);
     }

@@ -69,7 +69,7 @@ static int list(tool *t, const char *dir) {
     if (t->json) {
         json_t *d = report_new("fusor-cache-list/1"), *a = json_array();
         for (uint32_t i = 0; i < all.n; i++) (void)json_array_append_new(a, cache_entry_json(&all.at[i]));
-        (void)json_object_set_new(d, "directory", json_string(dir));
+        (void)json_object_set_new(d, "directory", json_string(fu_utf8(&t->arena, dir)));
         (void)json_object_set_new(d, "entries", a);
         return report_print(t, d);
     }
@@ -256,10 +256,10 @@ static int stats(tool *t, const char *dir) {
         json_t *d = report_new("fusor-cache-stats/1"), *reasons = json_object();
         for (int i = 0; i < RT_MISS_COUNT; i++)
             (void)json_object_set_new(reasons, rt_miss_reason_names[i], json_integer(s.miss[i]));
-        (void)json_object_update_new(d,
-                                     json_pack("{s:s, s:i, s:I, s:I, s:I, s:i, s:i}", "directory", dir, "entries",
-                                               (int)all.n, "bytes", (json_int_t)bytes, "code_bytes", (json_int_t)code,
-                                               "compile_ns", (json_int_t)compile, "bad", bad, "other_builds", other));
+        (void)json_object_update_new(d, json_pack("{s:s, s:i, s:I, s:I, s:I, s:i, s:i}", "directory",
+                                                  fu_utf8(&t->arena, dir), "entries", (int)all.n, "bytes",
+                                                  (json_int_t)bytes, "code_bytes", (json_int_t)code, "compile_ns",
+                                                  (json_int_t)compile, "bad", bad, "other_builds", other));
         (void)json_object_update_new(d, json_pack("{s:I, s:I, s:i, s:I}", "quarantined", (json_int_t)n_aside,
                                                   "quarantined_bytes", (json_int_t)aside_bytes, "cubins", (int)cubins.n,
                                                   "cubin_bytes", (json_int_t)cubin_bytes));
@@ -294,7 +294,7 @@ static int stats(tool *t, const char *dir) {
 static int path(tool *t, const char *dir) {
     if (!t->json) return printf("%s\n", dir) < 0 ? report_flush(t) : 0;
     json_t *d = report_new("fusor-cache-path/1");
-    (void)json_object_set_new(d, "directory", json_string(dir));
+    (void)json_object_set_new(d, "directory", json_string(fu_utf8(&t->arena, dir)));
     (void)json_object_set_new(d, "exists", json_boolean(access(dir, F_OK) == 0));
     return report_print(t, d);
 }
@@ -312,8 +312,8 @@ static int copy(tool *t, const char *dir, bool is_export) {
     if (status != FUSOR_OK) return tool_fail(t, &e);
     if (t->json) {
         json_t *d = report_new(is_export ? "fusor-cache-export/1" : "fusor-cache-import/1");
-        (void)json_object_update_new(
-            d, json_pack("{s:s, s:s, s:I}", "directory", dir, "bundle", bundle, "entries", (json_int_t)n));
+        (void)json_object_update_new(d, json_pack("{s:s, s:s, s:I}", "directory", fu_utf8(&t->arena, dir), "bundle",
+                                                  fu_utf8(&t->arena, bundle), "entries", (json_int_t)n));
         return report_print(t, d);
     }
     if (!t->quiet) printf("%" PRId64 " entries %s %s\n", n, is_export ? "written to" : "read from", bundle);

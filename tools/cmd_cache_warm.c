@@ -55,10 +55,10 @@ static int explain_kernel(walk *w, const char *function, const ir_kernel *k) {
     if (t->json) {
         json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:b}", "function", function, "symbol", a->symbol, "key", a->key,
                               "target", target, "hit", a->is_hit);
-        if (a->is_hit) (void)json_object_set_new(o, "where", json_string(a->where));
+        if (a->is_hit) (void)json_object_set_new(o, "where", json_string(fu_utf8(&t->arena, a->where)));
         else {
             (void)json_object_set_new(o, "reason", json_string(rt_miss_reason_names[a->reason]));
-            if (a->problem[0]) (void)json_object_set_new(o, "problem", json_string(a->problem));
+            if (a->problem[0]) (void)json_object_set_new(o, "problem", json_string(fu_utf8(&t->arena, a->problem)));
             if (a->nearest[0])
                 (void)json_object_update_new(o, json_pack("{s:s, s:s, s:s, s:s}", "nearest", a->nearest, "field",
                                                           a->field, "wanted", a->wanted, "has", a->has));
@@ -204,8 +204,9 @@ int cache_warm(tool *t) {
         return tool_fail(t, &e);
     if (t->json) {
         json_t *d = report_new("fusor-cache-warm/1");
-        (void)json_object_update_new(d, json_pack("{s:s, s:i, s:i, s:s?, s:I}", "directory", dir, "kernels",
-                                                  w.n_kernels, "compiled", w.n_made, "bundle", bundle, "bundle_entries",
+        (void)json_object_update_new(d, json_pack("{s:s, s:i, s:i, s:s?, s:I}", "directory", fu_utf8(&t->arena, dir),
+                                                  "kernels", w.n_kernels, "compiled", w.n_made, "bundle",
+                                                  bundle ? fu_utf8(&t->arena, bundle) : NULL, "bundle_entries",
                                                   (json_int_t)written));
         return report_print(t, d);
     }
@@ -226,7 +227,7 @@ int cache_why(tool *t) {
     }
     if (t->json) {
         json_t *d = report_new("fusor-cache-why/1");
-        (void)json_object_set_new(d, "directory", json_string(rt_cache_dir(t->ctx->cache)));
+        (void)json_object_set_new(d, "directory", json_string(fu_utf8(&t->arena, rt_cache_dir(t->ctx->cache))));
         (void)json_object_set_new(d, "hits", json_integer(w.n_kernels - w.n_made));
         (void)json_object_set_new(d, "misses", json_integer(w.n_made));
         (void)json_object_set_new(d, "kernels", w.kernels);

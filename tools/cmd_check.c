@@ -41,9 +41,7 @@ static json_t *json_function(tool *t, const ir_graph *g) {
 }
 
 static json_t *json_file(tool *t, const char *path, bool is_good) {
-    char *name = fu_format(&t->arena, "%s", path);
-    fu_make_utf8(name);
-    return json_pack("{s:s, s:b}", "file", name, "ok", is_good);
+    return json_pack("{s:s, s:b}", "file", fu_utf8(&t->arena, path), "ok", is_good);
 }
 
 /* Why a file is not ok. */

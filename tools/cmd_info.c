@@ -165,9 +165,9 @@ int cmd_info(tool *t) {
         for (int i = 0; i < rt_feature_count(); i++)
             if (rt_host_features() >> i & 1) (void)json_array_append_new(list, json_string(rt_feature_name(i)));
         for (int i = 0; i < FU_ENV_COUNT; i++)
-            (void)json_object_set_new(
-                env, fu_env_table[i].name,
-                json_pack("{s:s, s:b}", "value", fu_env_string((fu_env)i), "set", fu_env_is_set((fu_env)i)));
+            (void)json_object_set_new(env, fu_env_table[i].name,
+                                      json_pack("{s:s, s:b}", "value", fu_utf8(&t->arena, fu_env_string((fu_env)i)),
+                                                "set", fu_env_is_set((fu_env)i)));
         (void)json_object_update_new(
             d, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:{s:I, s:I, s:I, s:i}, s:i, s:i, s:f, s:f, s:s, "
                          "s:s, s:o?, s:s, s:o, s:o, s:o, s:o}",
@@ -176,9 +176,10 @@ int cmd_info(tool *t) {
                          list, "caches", "l1d_bytes", (json_int_t)c->l1d_bytes, "l2_bytes", (json_int_t)c->l2_bytes,
                          "l3_bytes", (json_int_t)c->l3_bytes, "l3_sharers", c->l3_sharers, "threads", n_threads, "cpus",
                          rt_affinity_count(), "peak_gflops", l.flops / 1e9, "bandwidth_gbs", l.bytes / 1e9, "cache_dir",
-                         dir, "module", rt_module_path(), "module_problem", problem ? json_string(problem) : NULL,
-                         "module_llvm", module ? module->llvm_version : "", "environment", env, "limits",
-                         limits_json(all, n_limits), "devices", device_names(t, &cuda), "cuda", cuda_json(t, &cuda)));
+                         fu_utf8(&t->arena, dir), "module", fu_utf8(&t->arena, rt_module_path()), "module_problem",
+                         problem ? json_string(problem) : NULL, "module_llvm", module ? module->llvm_version : "",
+                         "environment", env, "limits", limits_json(all, n_limits), "devices", device_names(t, &cuda),
+                         "cuda", cuda_json(t, &cuda)));
         return report_print(t, d);
     }
     printf("fusor %s, build %s\n", fusor_version_string(), rt_build_id());

@@ -242,6 +242,21 @@ void fu_make_utf8(char *text) {
     }
 }
 
+const char *fu_utf8(fu_arena *a, const char *text) {
+    const char *end = text + strlen(text), *p = text;
+    size_t n;
+    while (p < end && (n = fu_utf8_length(p, end)) != 0) p += n;
+    if (p == end) return text;
+    fu_str s;
+    fu_str_init(&s, a);
+    for (p = text; p < end; p += n ? n : 1) {
+        n = fu_utf8_length(p, end);
+        if (n) fu_str_addn(&s, p, n);
+        else fu_str_add(&s, "\xEF\xBF\xBD");
+    }
+    return s.at;
+}
+
 /* n: as fu_utf8_length has it. */
 static uint32_t code_point(const char *at, size_t n) {
     const unsigned char *p = (const unsigned char *)at;

@@ -29,6 +29,9 @@ const char *fu_nearest(const char *word, const char *const *candidates, size_t n
 size_t fu_utf8_length(const char *at, const char *end);
 /* What is no UTF-8 becomes '?', for texts that are printed or put into JSON. */
 void fu_make_utf8(char *text);
+/* For JSON, which has no other strings: the text itself, or a copy with U+FFFD for each byte that is no UTF-8 (paths
+ * and the environment hold any bytes). */
+const char *fu_utf8(fu_arena *a, const char *text);
 /* Length of the control character at `at` that a terminal would obey (C0, DEL, C1, and those that turn the direction of
  * writing), 0 where it is none. */
 size_t fu_control_length(const char *at, const char *end);

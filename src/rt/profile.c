@@ -63,6 +63,7 @@ int rt_profile_add(rt_profile *p, const ir_plan *plan, int number, const char *s
         else if (n->loc.line && plan->graph->source)
             snprintf(place, sizeof place, "%.60s:%u:%u",
                      plan->graph->source->name ? plan->graph->source->name : "<text>", n->loc.line, n->loc.col);
+        fu_make_utf8(place); /* a path, and perhaps cut: reports are JSON */
         if (place[0]) add_word(e->places, sizeof e->places, place, true);
     }
     if (s->kind == IR_STEP_REFERENCE)

@@ -229,6 +229,16 @@ json fusor-check/1 'files.0.functions.1.signature' check two.fusor
 json fusor-check/1 'files.0.errors' check -e 'func @f('
 printf 'func @f(%%a: f32[B]) -> f32[B] { %%y = r\377elu(%%a) return %%y }' >"$(printf 'q\377.fusor')" # no UTF-8, which JSON would not have
 json fusor-check/1 'files.0.file files.0.errors' check "$(printf 'q\377.fusor')"
+grep -qF "\"q$(printf '\357\277\275').fusor\"" out && ok || bad 'U+FFFD in the name of a file'
+cp two.fusor "$(printf 'b\377.fusor')"
+json fusor-explain/1 'kernels.0.statements.0.at' explain "$(printf 'b\377.fusor')"
+mkdir -m 700 "$(printf 'c\377')"
+json fusor-cache-path/1 'directory exists' cache path --cache-dir "$(printf 'c\377')"
+grep -qF "c$(printf '\357\277\275')\"" out && ok || bad 'U+FFFD in the name of a directory'
+json fusor-cache-list/1 'directory entries' cache list --cache-dir "$(printf 'c\377')"
+json fusor-cache-stats/1 'directory entries' cache stats --cache-dir "$(printf 'c\377')"
+json fusor-cache-why/1 'directory hits' cache why "$(printf 'b\377.fusor')" --cache-dir "$(printf 'c\377')"
+json fusor-info/1 'cache_dir environment.FUSOR_CACHE_DIR.value' info --cache-dir "$(printf 'c\377')"
 json fusor-explain/1 'kernels.0.key kernels.0.kind kernels.0.ops.0 kernels.0.bytes_read kernels.0.flops kernels.0.estimated_ns boundaries fused.kernels fused.bytes fused.peak_bytes unfused.kernels memory' \
     explain -e "$mlp" --dim B=4
 json fusor-info/1 'level features.0 threads environment.FUSOR_CACHE.value peak_gflops bandwidth_gbs' info

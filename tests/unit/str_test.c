@@ -31,6 +31,14 @@ Test(str, adds) {
     cr_assert_eq(s.n, 9);
 }
 
+Test(str, utf8) {
+    CATCH_OOM();
+    const char *good = "p\xC3\xA9 \xF0\x9F\x98\x80";
+    cr_assert_eq(fu_utf8(&arena, good), good);
+    cr_assert_str_eq(fu_utf8(&arena, ""), "");
+    cr_assert_str_eq(fu_utf8(&arena, "a\xFF\xC3/\xC3\xA9\xC3"), "a\xEF\xBF\xBD\xEF\xBF\xBD/\xC3\xA9\xEF\xBF\xBD");
+}
+
 Test(str, grows_by_any_step) {
     CATCH_OOM();
     char piece[300];
