@@ -100,6 +100,7 @@ script_tests += %D%/api/headers.sh
 script_tests += %D%/api/cpp_program.sh
 script_tests += %D%/api/cpp_operators.sh
 script_tests += %D%/api/symbols.sh
+script_tests += %D%/api/unload.sh
 script_tests += %D%/diff/oracle.sh
 unit_tests += %D%/unit/types_test
 %C%_unit_types_test_LDADD = $(ir_test_libs)
