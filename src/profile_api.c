@@ -43,8 +43,11 @@ fusor_status fusor_profile_enable(fusor_context *ctx, int on) {
         if (!atomic_compare_exchange_strong(&p->trace, &none, made)) rt_trace_free(made);
     }
     if (on && !atomic_load(&p->on)) {
+        const rt_memory_stats now = rt_memory_get_stats();
         rt_profile_reset(p);
-        p->memory = rt_memory_get_stats();
+        atomic_store(&p->memory.gets, now.gets);
+        atomic_store(&p->memory.reused, now.reused);
+        atomic_store(&p->memory.system_bytes, now.system_bytes);
     }
     atomic_store(&p->on, on == FUSOR_PROFILE_EVENTS ? RT_PROFILE_EVENTS : on ? RT_PROFILE_COUNTS : RT_PROFILE_OFF);
     return FUSOR_OK;
@@ -152,7 +155,13 @@ static json_t *document(fusor_context *ctx, rt_profile *p) {
     fu_free(order);
     fusor_cache_stats c = {.size = sizeof c};
     if (fusor_cache_get_stats(ctx, &c) != FUSOR_OK) c.compiles = -1; /* it cannot: ctx is there */
-    const rt_memory_stats now = rt_memory_get_stats(), was = p ? p->memory : now;
+    const rt_memory_stats now = rt_memory_get_stats();
+    rt_memory_stats was = now;
+    if (p) {
+        was.gets = atomic_load(&p->memory.gets);
+        was.reused = atomic_load(&p->memory.reused);
+        was.system_bytes = atomic_load(&p->memory.system_bytes);
+    }
     return json_pack("{s:s, s:o, s:I, s:I, s:i, s:o, s:{s:I, s:I, s:I}, s:{s:I, s:I, s:I}, s:o}", "schema",
                      "fusor-profile/1", "kernels", kernels, "ns", (json_int_t)all, "dropped",
                      (json_int_t)(p ? atomic_load(&p->dropped) : 0), "threads", ctx->n_threads, "limits",

@@ -36,25 +36,24 @@ static json_t *name_json(const char *what, int thread, const char *name) {
                      name);
 }
 
-static json_t *events_json(const rt_profile *p, const rt_trace *t) {
+static json_t *events_json(const rt_profile *p, rt_trace *t) {
     json_t *a = json_array();
-    const int64_t used = atomic_load(&t->used), n = used < RT_TRACE_EVENTS ? used : RT_TRACE_EVENTS;
+    const int64_t n = rt_trace_used(t);
+    rt_event x;
     int64_t start = INT64_MAX;
     bool has_row[1024] = {false};
     char name[32];
     for (int64_t i = 0; i < n; i++)
-        if (atomic_load_explicit(&t->event[i].is_ready, memory_order_acquire) && t->event[i].begin_ns < start)
-            start = t->event[i].begin_ns;
+        if (rt_trace_read(t, i, &x) && x.begin_ns < start) start = x.begin_ns;
     (void)json_array_append_new(a, name_json("process_name", 0, "fusor"));
     for (int64_t i = 0; i < n; i++) {
-        const rt_event *x = &t->event[i];
-        if (!atomic_load_explicit(&x->is_ready, memory_order_acquire)) continue;
-        if (x->thread < 1024 && !has_row[x->thread]) {
-            has_row[x->thread] = true;
-            snprintf(name, sizeof name, "thread %d", x->thread);
-            (void)json_array_append_new(a, name_json("thread_name", x->thread + 1, name));
+        if (!rt_trace_read(t, i, &x)) continue;
+        if (x.thread < 1024 && !has_row[x.thread]) {
+            has_row[x.thread] = true;
+            snprintf(name, sizeof name, "thread %d", x.thread);
+            (void)json_array_append_new(a, name_json("thread_name", x.thread + 1, name));
         }
-        (void)json_array_append_new(a, event_json(p, x, start));
+        (void)json_array_append_new(a, event_json(p, &x, start));
     }
     return a;
 }

@@ -29,7 +29,9 @@ typedef struct rt_profile {
     _Atomic int on; /* rt_profile_mode */
     _Atomic int used;
     _Atomic int64_t dropped;
-    rt_memory_stats memory;           /* when it was switched on */
+    struct {
+        _Atomic int64_t gets, reused, system_bytes;
+    } memory;                         /* rt_memory_stats when it was switched on */
     _Atomic(struct rt_trace *) trace; /* trace.h; NULL until events were asked for */
     rt_profile_entry entry[RT_PROFILE_ENTRIES];
 } rt_profile;

@@ -3,15 +3,19 @@
 #include "rt/trace.h"
 #include "base/arena.h"
 #include <stdio.h>
+#include <string.h>
 
-rt_trace *rt_trace_new(void) { return fu_calloc(1, sizeof(rt_trace)); }
+rt_trace *rt_trace_new(void) {
+    rt_trace *t = fu_calloc(1, sizeof *t);
+    if (t) atomic_init(&t->generation, RT_TRACE_HELD + 1);
+    return t;
+}
 void rt_trace_free(rt_trace *t) { fu_free(t); }
 
+/* ORDER: who sees the new generation (take) counts from 0, so no two of one generation have the same slot. */
 void rt_trace_reset(rt_trace *t) {
-    const int64_t used = atomic_load(&t->used);
-    for (int64_t i = 0; i < used && i < RT_TRACE_EVENTS; i++)
-        atomic_store_explicit(&t->event[i].is_ready, false, memory_order_relaxed);
     atomic_store(&t->used, 0);
+    atomic_fetch_add(&t->generation, 1);
 }
 
 int rt_trace_thread(void) {
@@ -21,45 +25,80 @@ int rt_trace_thread(void) {
     return mine;
 }
 
-static rt_event *take(rt_trace *t, rt_event_kind kind, int64_t begin_ns, int64_t end_ns) {
+/* A slot that nobody holds, held, and in *generation_out what its state is to be when it is filled. */
+static rt_event *take(rt_trace *t, rt_event_kind kind, int64_t begin_ns, int64_t end_ns, uint32_t *generation_out) {
     if (!t) return NULL;
-    const int64_t at = atomic_fetch_add_explicit(&t->used, 1, memory_order_relaxed);
-    if (at >= RT_TRACE_EVENTS) return NULL;
-    rt_event *e = &t->event[at];
-    e->kind = (uint8_t)kind;
-    e->thread = rt_trace_thread();
-    e->entry = -1;
-    e->begin_ns = begin_ns;
-    e->end_ns = end_ns;
-    e->text[0] = 0;
-    return e;
+    *generation_out = atomic_load(&t->generation);
+    for (;;) {
+        const int64_t at = atomic_fetch_add(&t->used, 1);
+        if (at >= RT_TRACE_EVENTS) return NULL;
+        rt_event *e = &t->event[at];
+        uint32_t state = atomic_load_explicit(&e->state, memory_order_relaxed);
+        if (state == RT_TRACE_HELD || state > *generation_out ||
+            !atomic_compare_exchange_strong(&e->state, &state, RT_TRACE_HELD))
+            continue;
+        e->kind = (uint8_t)kind;
+        e->thread = rt_trace_thread();
+        e->entry = -1;
+        e->begin_ns = begin_ns;
+        e->end_ns = end_ns;
+        e->text[0] = 0;
+        return e;
+    }
 }
 
-static void done(rt_event *e) { atomic_store_explicit(&e->is_ready, true, memory_order_release); }
+static void done(rt_event *e, uint32_t generation) {
+    atomic_store_explicit(&e->state, generation, memory_order_release);
+}
 
 void rt_trace_add(rt_trace *t, rt_event_kind kind, const char *text, int64_t begin_ns, int64_t end_ns) {
-    rt_event *e = take(t, kind, begin_ns, end_ns);
+    uint32_t generation;
+    rt_event *e = take(t, kind, begin_ns, end_ns, &generation);
     if (!e) return;
     if (text) (void)snprintf(e->text, sizeof e->text, "%s", text);
-    done(e);
+    done(e, generation);
 }
 
 void rt_trace_add_step(rt_trace *t, int entry, int64_t begin_ns, int64_t end_ns) {
-    rt_event *e = take(t, RT_EVENT_STEP, begin_ns, end_ns);
+    uint32_t generation;
+    rt_event *e = take(t, RT_EVENT_STEP, begin_ns, end_ns, &generation);
     if (!e) return;
     e->entry = entry - 1;
-    done(e);
+    done(e, generation);
 }
 
 void rt_trace_add_tiles(rt_trace *t, int entry, int phase, int64_t first, int64_t last, int64_t begin_ns,
                         int64_t end_ns) {
-    rt_event *e = take(t, RT_EVENT_TILES, begin_ns, end_ns);
+    uint32_t generation;
+    rt_event *e = take(t, RT_EVENT_TILES, begin_ns, end_ns, &generation);
     if (!e) return;
     e->entry = entry - 1;
     e->phase = phase;
     e->first = first;
     e->last = last;
-    done(e);
+    done(e, generation);
+}
+
+bool rt_trace_read(rt_trace *t, int64_t i, rt_event *out) {
+    uint32_t state = atomic_load(&t->generation);
+    rt_event *e = &t->event[i];
+    if (!atomic_compare_exchange_strong(&e->state, &state, RT_TRACE_HELD)) return false;
+    out->kind = e->kind;
+    out->thread = e->thread;
+    out->entry = e->entry;
+    out->begin_ns = e->begin_ns;
+    out->end_ns = e->end_ns;
+    out->first = e->first;
+    out->last = e->last;
+    out->phase = e->phase;
+    memcpy(out->text, e->text, sizeof out->text);
+    done(e, state);
+    return true;
+}
+
+int64_t rt_trace_used(const rt_trace *t) {
+    const int64_t used = atomic_load(&t->used);
+    return used < RT_TRACE_EVENTS ? used : RT_TRACE_EVENTS;
 }
 
 int64_t rt_trace_dropped(const rt_trace *t) {

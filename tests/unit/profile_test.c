@@ -3,7 +3,9 @@
  * tensors are counted while it is on; entries outlive executables. */
 #include "api_test.h"
 #include "profile_advice.h"
+#include "rt/trace.h"
 #include <jansson.h>
+#include <pthread.h>
 
 static json_t *profile(fusor_context *ctx) {
     char *text = NULL;
@@ -103,6 +105,60 @@ Test(profile, a_full_table_drops) {
     cr_assert_eq(json_array_size(json_object_get(d, "kernels")), 1024);
     cr_assert_eq(json_integer_value(json_object_get(d, "dropped")), 1100 - 1024);
     json_decref(d);
+    fusor_context_free(ctx);
+}
+
+/* A slot that a thread fills while the trace starts anew is passed over, and what it holds then is of no time. */
+Test(profile, a_trace_starts_anew_while_it_is_filled) {
+    rt_trace *t = rt_trace_new();
+    rt_event x;
+    cr_assert(t);
+    rt_trace_add(t, RT_EVENT_CALL, "before", 1, 2);
+    cr_assert(rt_trace_read(t, 0, &x) && strcmp(x.text, "before") == 0);
+    const uint32_t generation = atomic_load(&t->event[0].state);
+    atomic_store(&t->event[1].state, RT_TRACE_HELD);
+    atomic_store(&t->used, 2);
+    rt_trace_reset(t);
+    cr_assert_eq(rt_trace_used(t), 0);
+    cr_assert_not(rt_trace_read(t, 0, &x));
+    rt_trace_add(t, RT_EVENT_CALL, "first", 3, 4);
+    rt_trace_add(t, RT_EVENT_CALL, "second", 5, 6);
+    atomic_store(&t->event[1].state, generation);
+    cr_assert_eq(rt_trace_used(t), 3);
+    cr_assert(rt_trace_read(t, 0, &x) && strcmp(x.text, "first") == 0);
+    cr_assert_not(rt_trace_read(t, 1, &x));
+    cr_assert(rt_trace_read(t, 2, &x) && strcmp(x.text, "second") == 0);
+    rt_trace_free(t);
+}
+
+static atomic_bool is_over;
+static void *call_on(void *exe) {
+    float a[4] = {1, 2, 3, 4}, y[4];
+    fusor_buffer in = {.data = a, .dtype = FUSOR_F32, .rank = 1, .shape = {4}},
+                 out = {.data = y, .dtype = FUSOR_F32, .rank = 1, .shape = {4}};
+    while (!atomic_load(&is_over))
+        if (fusor_executable_call(exe, 1, &in, 1, &out) != FUSOR_OK) return exe;
+    return NULL;
+}
+
+/* For builds with --enable-tsan. */
+Test(profile, is_switched_while_calls_run) {
+    fusor_context *ctx = new_context(1);
+    fusor_executable *exe;
+    pthread_t thread[2];
+    OK(fusor_compile_text(ctx, "func @f(%a: f32[N]) -> f32[N] {\n  %y = neg(%a)\n  return %y\n}\n", NULL, &exe));
+    for (int i = 0; i < 2; i++) cr_assert_eq(pthread_create(&thread[i], NULL, call_on, exe), 0);
+    for (int i = 0; i < 300; i++) {
+        char *text = NULL;
+        OK(fusor_profile_enable(ctx, i % 3));
+        if (i % 50) continue;
+        OK(fusor_trace_json(ctx, &text));
+        fusor_text_free(text);
+    }
+    atomic_store(&is_over, true);
+    void *failed;
+    for (int i = 0; i < 2; i++) cr_assert(pthread_join(thread[i], &failed) == 0 && !failed);
+    fusor_executable_free(exe);
     fusor_context_free(ctx);
 }
 
