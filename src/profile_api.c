@@ -142,14 +142,12 @@ static json_t *document(fusor_context *ctx, rt_profile *p) {
     rt_limits limits = {.n_threads = ctx->n_threads};
     const bool is_read_only = rt_cache_mode_parse(fu_env_string(FU_FUSOR_CACHE)) != RT_CACHE_RW;
     if (n) limits = context_limits(ctx, is_read_only);
-    double fastest = 0;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && !context_home(ctx); i++) {
         const double rate = atomic_load(&order[i]->work) / (double)atomic_load(&order[i]->calls) /
                             (double)rt_profile_median(order[i]) * 1e9;
-        if (order[i]->type == FUSOR_F32 && rate > fastest && isfinite(rate)) fastest = rate;
+        if (isfinite(rate) && rate > FASTER * rt_limits_peak(&limits, order[i]->type))
+            rt_limits_beside_type(&limits, rt_cache_dir(ctx->cache), is_read_only, order[i]->type, rate, false);
     }
-    if (n && !context_home(ctx) && fastest > FASTER * limits.peak[RT_LIMIT_F32])
-        rt_limits_beside(&limits, rt_cache_dir(ctx->cache), is_read_only, fastest);
     json_t *kernels = json_array();
     for (int i = 0; i < n; i++) (void)json_array_append_new(kernels, entry_json(order[i], all, &limits));
     fu_free(order);

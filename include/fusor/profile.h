@@ -23,7 +23,8 @@ FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_profile_enable(fusor_context *ctx,
  *  over the calls; gb_s and gflop_s are rates of the median call; share is of all steps' time; limit is what binds the
  *  kernel ("arithmetic", "L1", "L2", "L3", "memory", "call") and limit_share how near its median comes to that limit of
  *  this machine; bottleneck says in sentences where the time goes and what to do. The first document measures the
- *  machine (0.4 s; kept beside the cache). Free with fusor_text_free. **Errors**: ARGUMENT, MEMORY. */
+ *  machine (under a second where it is idle; kept beside the cache). Free with fusor_text_free. **Errors**: ARGUMENT,
+ *  MEMORY. */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_profile_json(fusor_context *ctx, char **text_out);
 /** The events kept since fusor_profile_enable(ctx, FUSOR_PROFILE_EVENTS), in Chrome's trace event format (Perfetto,
  *  chrome://tracing): stages of compiles, kernels compiled or loaded, calls, kernels, and what each thread did of them.

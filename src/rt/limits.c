@@ -20,7 +20,7 @@ const char *const rt_limit_type_names[RT_LIMIT_TYPES] = {"f64", "f32", "bf16", "
 const char *const rt_limit_level_names[RT_LIMIT_LEVELS] = {"L1", "L2", "L3", "memory"};
 
 /* CALL_NS: of a kernel's work in nothing but the call; below it no other limit is worth a name. */
-enum { CHAINS = 12, ROUNDS = 2048, TILES = 16, ARRAYS = 3, KNOWN = 16 };
+enum { CHAINS = 12, ROUNDS = 2048, TILES = 16, ARRAYS = 3, KNOWN = 16, ROUNDS_AT_MOST = 4 };
 static const double CALL_NS = 150, SECONDS = 0.03, AT_MOST = 0.15;
 
 /* ---- arithmetic. One body for each vector width; the attribute lets the compiler use the instructions that the caller
@@ -182,26 +182,27 @@ static double share_of(rt_limit_level level, int n_threads) {
     }
 }
 
-static void measure_bandwidth(rt_limits *l, rt_limit_level level) {
-    const int n_threads = l->n_threads;
-    const double share = share_of(level, n_threads), below = level == RT_LIMIT_L1 ? 0 : share_of(level - 1, n_threads);
+/* Bytes a second of a level by n_threads threads whose shares are those of `team` threads. */
+static double measure_bandwidth(rt_limit_level level, int team, int n_threads) {
+    const double share = share_of(level, team), below = level == RT_LIMIT_L1 ? 0 : share_of(level - 1, team);
     const bool is_memory = level == RT_LIMIT_MEMORY;
     job j = {.add = adds[level_of_host()], .is_shared = is_memory, .repeats = 1};
-    if (!is_memory && !(share >= 2 * below)) return; /* no room of its own: a small L3 over large L2s */
+    if (!is_memory && !(share >= 2 * below)) return 0; /* no room of its own: a small L3 over large L2s */
     int64_t tiles = TILES * (int64_t)n_threads, sets = is_memory ? tiles : n_threads;
     /* Half of the level; memory: past any cache's share, and no more than a small machine has. */
     j.n = (int64_t)((is_memory ? (double)(192 << 20) / (double)tiles : share / 2) / (ARRAYS * sizeof(float))) &
           ~(int64_t)15;
-    if (j.n < 16) return;
+    if (j.n < 16) return 0;
     if (!is_memory) j.repeats = 1 + (128 << 10) / (j.n * ARRAYS * (int64_t)sizeof(float));
     const size_t bytes = (size_t)sets * ARRAYS * (size_t)j.n * sizeof(float);
     char *block = fu_malloc(bytes + 64);
-    if (!block) return;
+    if (!block) return 0;
     j.memory = (float *)(void *)(((uintptr_t)block + 63) & ~(uintptr_t)63);
     memset(j.memory, 0, bytes);
-    l->bandwidth[level] = (double)(ARRAYS * sizeof(float)) * (double)j.n * (double)j.repeats * (double)tiles /
-                          best_seconds(n_threads, tiles, bandwidth_tile, &j);
+    const double moved = (double)(ARRAYS * sizeof(float)) * (double)j.n * (double)j.repeats * (double)tiles,
+                 rate = moved / best_seconds(n_threads, tiles, bandwidth_tile, &j);
     fu_free(block);
+    return rate;
 }
 
 static double measure_peak(rt_limit_type type, int n_threads) {
@@ -212,16 +213,30 @@ static double measure_peak(rt_limit_type type, int n_threads) {
                : 0;
 }
 
+/* Half as wide elements are twice as many, and a team is no slower than one thread of it: where that does not show,
+ * other processes held a core. */
+static bool is_doubtful(const rt_limits *l, const double *one) {
+    const double ratio = l->peak[RT_LIMIT_F32] / l->peak[RT_LIMIT_F64];
+    bool is = !(ratio > 1.6 && ratio < 2.4);
+    for (int type = 0; type < RT_LIMIT_TYPES; type++) is |= l->peak[type] < one[type];
+    return is;
+}
+
+/* The best of some rounds, and of one thread: others' work makes nothing faster. */
 static rt_limits measure(int n_threads) {
     rt_limits l = {.n_threads = n_threads, .is_known = true};
-    for (int type = 0; type < RT_LIMIT_TYPES; type++) l.peak[type] = measure_peak(type, n_threads);
-    /* Half as wide elements are twice as many: where that does not show, other processes held a core. */
-    for (int again = 0; again < 2 && (l.peak[RT_LIMIT_F32] < 1.6 * l.peak[RT_LIMIT_F64] ||
-                                      l.peak[RT_LIMIT_F32] > 2.4 * l.peak[RT_LIMIT_F64]);
-         again++)
-        for (int type = 0; type < RT_LIMIT_TYPES; type++)
+    double one[RT_LIMIT_TYPES] = {0};
+    for (int round = 0; round == 0 || (round < ROUNDS_AT_MOST && is_doubtful(&l, one)); round++)
+        for (int type = 0; type < RT_LIMIT_TYPES; type++) {
             l.peak[type] = fmax(l.peak[type], measure_peak(type, n_threads));
-    for (int level = 0; level < RT_LIMIT_LEVELS; level++) measure_bandwidth(&l, level);
+            if (n_threads > 1) one[type] = fmax(one[type], measure_peak(type, 1));
+        }
+    for (int type = 0; type < RT_LIMIT_TYPES; type++) l.peak[type] = fmax(l.peak[type], one[type]);
+    for (int level = 0; level < RT_LIMIT_LEVELS; level++) {
+        l.bandwidth[level] = measure_bandwidth(level, n_threads, n_threads);
+        if (n_threads > 1 && l.bandwidth[level] > 0)
+            l.bandwidth[level] = fmax(l.bandwidth[level], measure_bandwidth(level, n_threads, 1));
+    }
     for (int level = RT_LIMIT_MEMORY; level-- > 0;) /* a noisy moment: no level is slower than the one behind it */
         if (l.bandwidth[level] > 0 && l.bandwidth[level] < l.bandwidth[level + 1])
             l.bandwidth[level] = l.bandwidth[level + 1];
@@ -237,7 +252,7 @@ static bool path_of(const char *dir, int n_threads, char *out, size_t room) {
 static void keep(const rt_limits *l, const char *dir) {
     char path[4096];
     if (!path_of(dir, l->n_threads, path, sizeof path)) return;
-    json_t *d = json_pack("{s:s, s:i, s:s, s:i}", "schema", "fusor-limits/2", "level", rt_host_level(), "cpu",
+    json_t *d = json_pack("{s:s, s:i, s:s, s:i}", "schema", "fusor-limits/3", "level", rt_host_level(), "cpu",
                           rt_host_brand(), "threads", l->n_threads);
     json_t *peaks = json_object(), *bandwidths = json_object();
     for (int i = 0; i < RT_LIMIT_TYPES; i++)
@@ -273,7 +288,7 @@ static bool read_file(const char *dir, int n_threads, rt_limits *l) {
     *l = (rt_limits){.n_threads = n_threads};
     for (int i = 0; i < RT_LIMIT_TYPES; i++) l->peak[i] = positive(d, "peak", rt_limit_type_names[i]);
     for (int i = 0; i < RT_LIMIT_LEVELS; i++) l->bandwidth[i] = positive(d, "bandwidth", rt_limit_level_names[i]);
-    l->is_known = cpu && schema && strcmp(schema, "fusor-limits/2") == 0 && strcmp(cpu, rt_host_brand()) == 0 &&
+    l->is_known = cpu && schema && strcmp(schema, "fusor-limits/3") == 0 && strcmp(cpu, rt_host_brand()) == 0 &&
                   json_integer_value(json_object_get(d, "level")) == rt_host_level() && l->peak[RT_LIMIT_F32] > 0 &&
                   l->bandwidth[RT_LIMIT_MEMORY] > 0;
     json_decref(d);
@@ -313,24 +328,38 @@ rt_limits rt_limits_get(const char *dir, int n_threads, bool is_read_only, bool 
     return l;
 }
 
-void rt_limits_beside(rt_limits *l, const char *dir, bool is_read_only, double flops_per_s) {
-    if (!l->is_known || flops_per_s <= l->peak[RT_LIMIT_F32]) return;
+/* The peak that a type is held against. */
+static rt_limit_type peak_type(const rt_limits *l, ir_dtype type) {
+    const bool is_tile = type == FUSOR_F16 && rt_host_has("amx-tile,amx-fp16", NULL, NULL); /* as fast as bf16 */
+    if ((type == FUSOR_BF16 || is_tile) && l->peak[RT_LIMIT_BF16] > 0) return RT_LIMIT_BF16;
+    if ((type == FUSOR_I8 || type == FUSOR_U8) && l->peak[RT_LIMIT_I8] > 0) return RT_LIMIT_I8;
+    return type == FUSOR_F64 ? RT_LIMIT_F64 : RT_LIMIT_F32;
+}
+
+void rt_limits_beside_type(rt_limits *l, const char *dir, bool is_read_only, ir_dtype type, double flops_per_s,
+                           bool again) {
+    const rt_limit_type peak = peak_type(l, type);
+    const bool is_own = peak != RT_LIMIT_F32 || type == FUSOR_F32; /* others may be faster than f32 */
+    if (!l->is_known || !(flops_per_s > l->peak[peak])) return;
     (void)pthread_mutex_lock(&mutex);
-    rt_limits again = measure(l->n_threads);
-    for (int i = 0; i < RT_LIMIT_TYPES; i++) l->peak[i] = fmax(l->peak[i], again.peak[i]);
-    for (int i = 0; i < RT_LIMIT_LEVELS; i++) l->bandwidth[i] = fmax(l->bandwidth[i], again.bandwidth[i]);
-    l->peak[RT_LIMIT_F32] = fmax(l->peak[RT_LIMIT_F32], flops_per_s);
+    l->is_doubted |= find_known(l->n_threads)->is_doubted; /* by another thread meanwhile */
+    if (again || !l->is_doubted) {
+        rt_limits now = measure(l->n_threads);
+        for (int i = 0; i < RT_LIMIT_TYPES; i++) l->peak[i] = fmax(l->peak[i], now.peak[i]);
+        for (int i = 0; i < RT_LIMIT_LEVELS; i++) l->bandwidth[i] = fmax(l->bandwidth[i], now.bandwidth[i]);
+    }
+    if (is_own) l->peak[peak] = fmax(l->peak[peak], flops_per_s);
+    l->is_doubted = true;
     learn(*l);
     if (!is_read_only) keep(l, dir);
     (void)pthread_mutex_unlock(&mutex);
 }
 
-double rt_limits_peak(const rt_limits *l, ir_dtype type) {
-    const bool is_tile = type == FUSOR_F16 && rt_host_has("amx-tile,amx-fp16", NULL, NULL); /* as fast as bf16 */
-    if ((type == FUSOR_BF16 || is_tile) && l->peak[RT_LIMIT_BF16] > 0) return l->peak[RT_LIMIT_BF16];
-    if ((type == FUSOR_I8 || type == FUSOR_U8) && l->peak[RT_LIMIT_I8] > 0) return l->peak[RT_LIMIT_I8];
-    return l->peak[type == FUSOR_F64 ? RT_LIMIT_F64 : RT_LIMIT_F32];
+void rt_limits_beside(rt_limits *l, const char *dir, bool is_read_only, double flops_per_s) {
+    rt_limits_beside_type(l, dir, is_read_only, FUSOR_F32, flops_per_s, true);
 }
+
+double rt_limits_peak(const rt_limits *l, ir_dtype type) { return l->peak[peak_type(l, type)]; }
 
 rt_bound rt_limits_bound(const rt_limits *l, ir_dtype type, double bytes, double work, double ns) {
     if (!l->is_known || !(ns > 0)) return (rt_bound){"", 0, 0};

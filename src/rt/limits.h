@@ -13,6 +13,7 @@ extern const char *const rt_limit_level_names[RT_LIMIT_LEVELS]; /* "L1" ... "mem
 typedef struct rt_limits {
     int n_threads;
     bool is_known;
+    bool is_doubted; /* a kernel was faster, and they were measured again since the process began */
     double peak
         [RT_LIMIT_TYPES]; /* operations a second, a multiply-add counted as two; bf16, i8: of dot-product instructions, 0 = none */
     double bandwidth
@@ -20,7 +21,7 @@ typedef struct rt_limits {
     double holds[RT_LIMIT_LEVELS]; /* bytes that all threads' shares of the level hold; memory: infinity */
 } rt_limits;
 
-/* For n_threads: what this process knows, else the file in `dir` ("" or NULL: none), else measured (about 0.4 s) and
+/* For n_threads: what this process knows, else the file in `dir` ("" or NULL: none), else measured (under a second) and
  * kept there unless is_read_only. again: measured in any case. Any thread. */
 rt_limits rt_limits_get(const char *dir, int n_threads, bool is_read_only, bool again);
 /* Of a CUDA device, by what its driver says of it: estimates. n_threads: its multiprocessors. */
@@ -29,6 +30,10 @@ rt_limits rt_limits_of_device(const struct rt_device_info *d);
 /* A rate of f32 above the peak shows that the limits were measured at a bad moment: measured again, and the larger ones
  * are kept. */
 void rt_limits_beside(rt_limits *l, const char *dir, bool is_read_only, double flops_per_s);
+/* The same of any type, but measured again once in a process unless `again`. A type that has no peak of its own raises
+ * none. */
+void rt_limits_beside_type(rt_limits *l, const char *dir, bool is_read_only, ir_dtype type, double flops_per_s,
+                           bool again);
 
 /* Operations of a type in a second at most: those of f32 where the type has no instructions of its own. */
 double rt_limits_peak(const rt_limits *l, ir_dtype type);

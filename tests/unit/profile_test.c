@@ -3,6 +3,7 @@
  * tensors are counted while it is on; entries outlive executables. */
 #include "api_test.h"
 #include "profile_advice.h"
+#include "rt/limits.h"
 #include "rt/trace.h"
 #include <jansson.h>
 #include <pthread.h>
@@ -162,6 +163,24 @@ Test(profile, is_switched_while_calls_run) {
     fusor_context_free(ctx);
 }
 
+/* Limits that were measured at a bad moment do not last: a kernel of any type that is faster has them measured again,
+ * once; and others' work does not make a team slower than one thread of it. */
+Test(profile, bad_limits_are_measured_again) {
+    const rt_limits good = rt_limits_get("", 1, true, false), team = rt_limits_get("", 2, true, false);
+    cr_assert(good.is_known && !good.is_doubted);
+    for (int i = 0; i < RT_LIMIT_TYPES; i++) cr_expect_geq(team.peak[i], good.peak[i] / 2);
+    rt_limits l = good;
+    for (int i = 0; i < RT_LIMIT_TYPES; i++) l.peak[i] /= 1000;
+    rt_limits bad = l;
+    rt_limits_beside_type(&l, "", true, FUSOR_F64, 2 * bad.peak[RT_LIMIT_F64], false);
+    cr_assert(l.is_doubted);
+    for (int i = 0; i < RT_LIMIT_TYPES; i++) cr_expect_geq(l.peak[i], good.peak[i] / 100);
+    cr_assert(rt_limits_get("", 1, true, false).is_doubted);
+    l = bad;
+    rt_limits_beside_type(&l, "", true, FUSOR_F16, 2 * bad.peak[RT_LIMIT_F32], false);
+    cr_assert_eq(l.peak[RT_LIMIT_F64], bad.peak[RT_LIMIT_F64]); /* once */
+}
+
 /* A kernel of products is not told of functions that it has not. */
 Test(profile, advice_is_of_the_kind_of_kernel) {
     static const char *const kinds[] = {"contract", "window", "attention"};
@@ -170,5 +189,11 @@ Test(profile, advice_is_of_the_kind_of_kernel) {
             const profile_facts f = {kinds[i], "relu", "arithmetic", share, 1e6, 1e6, 1};
             cr_expect(!strstr(profile_advice(&f), "functions"), "%s: %s", kinds[i], profile_advice(&f));
         }
+    for (int i = 0; i < 3; i++) {
+        const profile_facts near = {kinds[i], "relu", "arithmetic", 1.05, 1e6, 1e6, 1},
+                            past = {kinds[i], "relu", "arithmetic", 116, 1e6, 1e6, 1};
+        cr_expect(strstr(profile_advice(&near), "near the peak"), "%s", profile_advice(&near));
+        cr_expect(strstr(profile_advice(&past), "fusor info --measure"), "%s", profile_advice(&past));
+    }
     cr_expect(strstr(profile_advice(&(profile_facts){"map", "exp", "arithmetic", .5, 1e6, 1e6, 1}), "functions"));
 }
