@@ -268,7 +268,7 @@ static fusor_status compile_program(fu_error *e, const compile_request *r, fusor
     FU_CALL_ARENA(arena, return FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory while compiling"));
     fusor_status status = make_plan(&arena, e, r, &plan, &replay);
     if (status == FUSOR_OK && r->target && ir_level_is_gpu(plan->options.level))
-        status = FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED,
+        status = FU_FAIL(e, FUSOR_ERROR_DEVICE,
                          "target '%s' is a GPU's: it is for making kernels (fusor cache warm, fusor emit); to run on a "
                          "GPU, choose the device",
                          r->target);

@@ -16,7 +16,7 @@ enum {
 typedef struct fusor_compile_options {
     size_t   size;
     uint32_t flags;
-    const char *target;             /* NULL: the context's */
+    const char *target;             /* NULL: the context's. One that the host cannot run, a GPU's too: DEVICE */
 } fusor_compile_options;
 #define FUSOR_COMPILE_OPTIONS_INIT { sizeof(fusor_compile_options), 0, NULL }
 

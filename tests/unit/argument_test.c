@@ -152,6 +152,17 @@ Test(argument, options_that_nobody_knows) {
     OK(fusor_module_parse(ctx, NULL, text, sizeof text - 1, &m));
     c.flags = 0x10;
     FAILS(fusor_module_compile(m, NULL, &c, &exe), FUSOR_ERROR_ARGUMENT, "0x10");
+    /* a GPU's target is no host's, whoever is asked */
+    c = (fusor_compile_options)FUSOR_COMPILE_OPTIONS_INIT;
+    c.target = "sm_80";
+    FAILS(fusor_module_compile(m, NULL, &c, &exe), FUSOR_ERROR_DEVICE, "sm_80");
+    o = (fusor_context_options)FUSOR_CONTEXT_OPTIONS_INIT;
+    o.device = "cpu";
+    o.target = "sm_80";
+    o.cache_dir = "";
+    fusor_context *gpu = fusor_context_new(&o);
+    FAILS(fusor_compile_text(gpu, text, NULL, &exe), FUSOR_ERROR_DEVICE, "sm_80");
+    fusor_context_free(gpu);
     cr_assert_null(exe);
     fusor_module_free(m);
     FAILS(fusor_profile_enable(ctx, 3), FUSOR_ERROR_ARGUMENT, "on is 3");
