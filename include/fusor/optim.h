@@ -14,8 +14,9 @@
  *
  * Formulas and defaults are PyTorch's (torch.optim); examples/optim.fusor has them as programs, for compiled
  * executables and for many tensors in one call (fusor_executable_call_each). Numbers are weak scalars: another learning
- * rate or step does not compile again. **Errors**: a bad handle, as with every operator; options NULL or a step below 1
- * where it counts: ARGUMENT. */
+ * rate or step does not compile again; radam has two programs, and a weight_decay of 0 is left out of all but adamw's.
+ * **Errors**: a bad handle, as with every operator; options NULL or of size 0, or a step below 1 where it counts:
+ * ARGUMENT. */
 #include <fusor/tensor.h>
 
 #ifdef __cplusplus
@@ -30,7 +31,7 @@ typedef struct fusor_optim {
 } fusor_optim;
 
 typedef struct fusor_optim_options {
-    size_t  size;
+    size_t  size;               /* set by the macros below; 0 is ARGUMENT */
     int64_t step;               /* counts from 1; the bias corrections of the Adam family and Adagrad's lr_decay read it */
     double  lr, weight_decay;   /* L2, added to the gradient; decoupled in adamw */
     double  momentum, dampening;
@@ -65,7 +66,8 @@ FUSOR_API fusor_optim fusor_optim_adamax(fusor_optim s, fusor_tensor g, const fu
 FUSOR_API fusor_optim fusor_optim_nadam(fusor_optim s, fusor_tensor g, const fusor_optim_options *o);
 /** mu(step): multiply o->mu_product by it after o->step has been set and before fusor_optim_nadam */
 FUSOR_API double fusor_optim_nadam_mu(const fusor_optim_options *o);
-/** Liu et al. 2020 */
+/** Liu et al. 2020. Two programs: one for the steps before rectification begins (the first five with beta2 = 0.999),
+ *  one from there on */
 FUSOR_API fusor_optim fusor_optim_radam(fusor_optim s, fusor_tensor g, const fusor_optim_options *o);
 /** Duchi, Hazan and Singer 2011; m is the sum of squares */
 FUSOR_API fusor_optim fusor_optim_adagrad(fusor_optim s, fusor_tensor g, const fusor_optim_options *o);
