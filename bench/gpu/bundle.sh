@@ -18,6 +18,7 @@ done
 work=$(mktemp -d "${TMPDIR:-/tmp}/fusor-bundle.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 say() { echo "bundle: $*" >&2; }
+command -v xz >/dev/null || { say "there is no xz (package xz-utils)"; exit 1; }
 if [ -z "$build" ]; then
     build=$work/build
     mkdir "$build"

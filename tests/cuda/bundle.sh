@@ -8,6 +8,7 @@ set -u
 cd "$TMPDIR" || exit 1
 [ -n "${FUSOR_CODEGEN:-}" ] || { skip 'no module: built without LLVM'; finish; }
 [ -z "${FUSOR_SANITIZE:-}" ] || { skip 'a sanitizer: its library is no part of a bundle'; finish; }
+command -v xz >/dev/null || { skip 'no xz: the bundle is a tar.xz (xz-utils)'; finish; }
 case $(ldd "$FUSOR_CODEGEN") in *libLLVM*) skip 'LLVM is linked shared: not on another machine'; finish ;; esac
 if ! bash "$FUSOR_SRCDIR/bench/gpu/bundle.sh" --build "$FUSOR_BUILDDIR" --out "$TMPDIR/b.tar.xz" 2>bundle.err; then
     cat bundle.err >&2
