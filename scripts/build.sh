@@ -25,8 +25,11 @@ if [ ! -f configure ] || [ configure.ac -nt configure ]; then step autoreconf au
 options="$*"
 if [ ! -f "$dir/Makefile" ] || [ "$(cat "$dir/.options" 2>/dev/null)" != "$options" ]; then
     cd "$dir"
-    step "configure $options" "$root/configure" -q "$@"
+    step "configure${options:+ $options}" "$root/configure" -q "$@"
     printf '%s\n' "$options" >.options
 fi
 cd "$dir"
-step "make" make -s -j"$(nproc)"
+# All of it takes about six minutes of one core.
+cores=$(nproc) about=
+if [ ! -e fusor ]; then about=" (about $(((6 + cores - 1) / cores)) min on $cores cores)"; fi
+step "make$about" make -s -j"$cores"
