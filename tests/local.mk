@@ -221,6 +221,7 @@ unit_tests += %D%/unit/lazy_model_test
 unit_tests += %D%/unit/optim_test
 unit_tests += %D%/unit/sequence_test
 unit_tests += %D%/unit/rows_test
+unit_tests += %D%/unit/results_test
 unit_tests += %D%/unit/stretched_test
 unit_tests += %D%/unit/few_rows_test
 unit_tests += %D%/unit/scatter_test
