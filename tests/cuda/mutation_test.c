@@ -431,7 +431,7 @@ static int one_in(void) {
 #ifdef __SANITIZE_ADDRESS__
     enum { FEW = 8 };
 #else
-    enum { FEW = 3 };
+    enum { FEW = 5 };
 #endif
     return all && !strcmp(all, "all") ? 1 : FEW;
 }
