@@ -30,9 +30,7 @@ fusor_status fusor_module_compile(fusor_module *module, const char *function, co
     if (!module) return context_refuse("fusor_module_compile: the module is NULL");
     fu_error_clear(&e);
     CHECK_ARGUMENT(module->ctx, &e, out, "fusor_module_compile: out must not be NULL");
-    CHECK_ARGUMENT(module->ctx, &e, !options || options->size,
-                   "fusor_module_compile: options->size is 0; start from FUSOR_COMPILE_OPTIONS_INIT");
-    if (options) memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
+    if (options) memcpy(&o, options, options->size && options->size < sizeof o ? options->size : sizeof o);
     CHECK_ARGUMENT(module->ctx, &e, !(o.flags & ~(uint32_t)(FUSOR_NO_FUSE | FUSOR_KEEP_SOURCES)),
                    "fusor_module_compile: flags 0x%x; expected FUSOR_NO_FUSE, FUSOR_KEEP_SOURCES", (unsigned)o.flags);
     compile_request r = {.ctx = module->ctx,

@@ -10,10 +10,10 @@
 
 static fusor_tensor scaled(fusor_tensor x, double by) { return fusor_mul(x, fusor_f(by)); }
 
-/* The options that the caller's version of the struct has; the rest as 0. */
+/* The options that the caller's version of the struct has; the rest as 0. A size of 0 is this version's. */
 static fusor_optim_options read_options(const fusor_optim_options *o) {
     fusor_optim_options own = {0};
-    if (o) memcpy(&own, o, o->size < sizeof own ? o->size : sizeof own);
+    if (o) memcpy(&own, o, o->size && o->size < sizeof own ? o->size : sizeof own);
     return own;
 }
 
@@ -34,15 +34,14 @@ static bool take(fusor_optim *s, fusor_tensor g, int n_states, const fusor_optim
                  fusor_optim_options *out) {
     static const char no_shape[] = "fusor_optim: the gradient and the state must have the parameter's shape";
     static const char no_options[] = "fusor_optim: the options are NULL; start from FUSOR_ADAM_INIT or one of its like";
-    static const char no_size[] = "fusor_optim: options.size is 0; start from FUSOR_ADAM_INIT or one of its like";
     static const char no_step[] = "fusor_optim: options.step is below 1; it counts from 1";
     *out = read_options(given);
     if (differ(s->p, g) || (n_states > 0 && differ(s->p, s->m)) || (n_states > 1 && differ(s->p, s->v))) {
         s->p = op_refuse(s->p, FUSOR_ERROR_SHAPE, no_shape);
         return false;
     }
-    if (out->size && (!needs_step || out->step >= 1)) return true;
-    s->p = op_refuse(s->p, FUSOR_ERROR_ARGUMENT, !given ? no_options : !given->size ? no_size : no_step);
+    if (given && (!needs_step || out->step >= 1)) return true;
+    s->p = op_refuse(s->p, FUSOR_ERROR_ARGUMENT, given ? no_step : no_options);
     return false;
 }
 
@@ -124,7 +123,7 @@ static double nadam_mu(const fusor_optim_options *o, int64_t step) {
 
 double fusor_optim_nadam_mu(const fusor_optim_options *o) {
     fusor_optim_options own = read_options(o);
-    return own.size ? nadam_mu(&own, own.step) : NAN;
+    return o ? nadam_mu(&own, own.step) : NAN;
 }
 
 fusor_optim fusor_optim_nadam(fusor_optim s, fusor_tensor g, const fusor_optim_options *options) {

@@ -309,7 +309,7 @@ static atomic_int n_contexts;
 
 fusor_context *fusor_context_new(const fusor_context_options *options) {
     fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
-    if (options) memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
+    if (options) memcpy(&o, options, options->size && options->size < sizeof o ? options->size : sizeof o);
     fusor_context *ctx = fu_calloc(1, sizeof *ctx);
     fu_error *e = fu_calloc(1, sizeof *e);
     struct context_life *life = fu_calloc(1, sizeof *life);
@@ -332,9 +332,6 @@ fusor_context *fusor_context_new(const fusor_context_options *options) {
     ctx->exec.allocate = o.allocate && o.deallocate ? o.allocate : NULL;
     ctx->exec.deallocate = o.allocate && o.deallocate ? o.deallocate : NULL;
     ctx->exec.memory_user = o.user;
-    if (options && !options->size)
-        bad_option(ctx, FUSOR_ERROR_ARGUMENT, "the context's options have size %s; start from %s", "0",
-                   "FUSOR_CONTEXT_OPTIONS_INIT");
     ctx->checks = !(o.flags & FUSOR_IGNORE_ENVIRONMENT) && fu_env_bool(FU_FUSOR_CHECK);
     choose_device(ctx, setting(ctx, o.device, FU_FUSOR_DEVICE), setting(ctx, o.target, FU_FUSOR_TARGET));
     choose_threads(ctx, o.n_threads);

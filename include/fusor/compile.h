@@ -12,7 +12,7 @@ enum {
     FUSOR_NO_FUSE = 1,              /* one kernel an operator: for comparisons */
     FUSOR_KEEP_SOURCES = 2          /* parameters with a source stay inputs instead of being loaded and bound */
 };
-/** Options of one compile; start from FUSOR_COMPILE_OPTIONS_INIT (size 0 is ARGUMENT). */
+/** Options of one compile; start from FUSOR_COMPILE_OPTIONS_INIT. */
 typedef struct fusor_compile_options {
     size_t   size;
     uint32_t flags;

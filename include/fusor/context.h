@@ -23,7 +23,8 @@ enum {
 };
 
 /** Options of a context. Start from FUSOR_CONTEXT_OPTIONS_INIT; zero and NULL mean the default, which the environment
- * may set. As with every struct that begins with its size: 0 there is ARGUMENT, fields past it have their default. */
+ * may set. As with every struct of options that begins with its size: fields past it have their default, and 0 there is
+ * the size that this header gives it. */
 typedef struct fusor_context_options {
     size_t   size;                  /* sizeof(fusor_context_options) */
     uint32_t flags;
@@ -41,8 +42,8 @@ typedef struct fusor_context_options {
 #define FUSOR_CONTEXT_OPTIONS_INIT { sizeof(fusor_context_options), 0, 0, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL }
 
 /** Makes a context. **Ownership**: the caller frees it; executables and kept tensors hold it, so any order of freeing
- *  is legal. **Errors**: NULL when there is no memory; a bad option (size 0, target, device, thread count, unknown flags,
- *  one of allocate and deallocate alone) is reported by the first compile.
+ *  is legal. **Errors**: NULL when there is no memory; a bad option (target, device, thread count, unknown flags, one of
+ *  allocate and deallocate alone) is reported by the first compile.
  *  **Threads**: a context may be used from several threads. **Cost**: about 20 microseconds; nothing is compiled or
  *  loaded; with a CUDA device the driver's start, some 100 ms once in a process. */
 FUSOR_API fusor_context *fusor_context_new(const fusor_context_options *options);

@@ -15,8 +15,7 @@
  * Formulas and defaults are PyTorch's (torch.optim); examples/optim.fusor has them as programs, for compiled
  * executables and for many tensors in one call (fusor_executable_call_each). Numbers are weak scalars: another learning
  * rate or step does not compile again; radam has two programs, and a weight_decay of 0 is left out of all but adamw's.
- * **Errors**: a bad handle, as with every operator; options NULL or of size 0, or a step below 1 where it counts:
- * ARGUMENT. */
+ * **Errors**: a bad handle, as with every operator; options NULL or a step below 1 where it counts: ARGUMENT. */
 #include <fusor/tensor.h>
 
 #ifdef __cplusplus
@@ -31,7 +30,7 @@ typedef struct fusor_optim {
 } fusor_optim;
 
 typedef struct fusor_optim_options {
-    size_t  size;               /* set by the macros below; 0 is ARGUMENT */
+    size_t  size;               /* set by the macros below */
     int64_t step;               /* counts from 1; the bias corrections of the Adam family and Adagrad's lr_decay read it */
     double  lr, weight_decay;   /* L2, added to the gradient; decoupled in adamw */
     double  momentum, dampening;

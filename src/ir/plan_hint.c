@@ -51,8 +51,10 @@ static const char *why_apart(const planner *p, const ir_hint *h) {
         if (is_own && leads) return ir_reason_texts[b->reason];
         if (is_own || (leads && !found)) found = b;
     }
-    return found ? ir_reason_texts[found->reason]
-                 : "neither needs the other, and they iterate over different spaces or wait for different kernels";
+    const bool is_cut = p->info[a].is_barrier || p->info[c].is_barrier;
+    return found    ? ir_reason_texts[found->reason]
+           : is_cut ? ir_reason_texts[IR_REASON_BARRIER]
+                    : "neither needs the other, and they iterate over different spaces or wait for different kernels";
 }
 
 static fusor_status fail(const planner *p, const ir_hint *h, const char *text) {

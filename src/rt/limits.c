@@ -338,9 +338,9 @@ static rt_limit_type peak_type(const rt_limits *l, ir_dtype type) {
 
 void rt_limits_beside_type(rt_limits *l, const char *dir, bool is_read_only, ir_dtype type, double flops_per_s,
                            bool again) {
-    const rt_limit_type peak = peak_type(l, type);
-    const bool is_own = peak != RT_LIMIT_F32 || type == FUSOR_F32; /* others may be faster than f32 */
-    if (!l->is_known || !(flops_per_s > l->peak[peak])) return;
+    const rt_limit_type own = peak_type(l, type);
+    const bool is_own = own != RT_LIMIT_F32 || type == FUSOR_F32; /* others may be faster than f32 */
+    if (!l->is_known || !(flops_per_s > l->peak[own])) return;
     (void)pthread_mutex_lock(&mutex);
     l->is_doubted |= find_known(l->n_threads)->is_doubted; /* by another thread meanwhile */
     if (again || !l->is_doubted) {
@@ -348,7 +348,7 @@ void rt_limits_beside_type(rt_limits *l, const char *dir, bool is_read_only, ir_
         for (int i = 0; i < RT_LIMIT_TYPES; i++) l->peak[i] = fmax(l->peak[i], now.peak[i]);
         for (int i = 0; i < RT_LIMIT_LEVELS; i++) l->bandwidth[i] = fmax(l->bandwidth[i], now.bandwidth[i]);
     }
-    if (is_own) l->peak[peak] = fmax(l->peak[peak], flops_per_s);
+    if (is_own) l->peak[own] = fmax(l->peak[own], flops_per_s);
     l->is_doubted = true;
     learn(*l);
     if (!is_read_only) keep(l, dir);

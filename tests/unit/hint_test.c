@@ -97,6 +97,11 @@ Test(hint, fuse_with_is_met_or_says_why_not) {
           "<text>:3:33: error: fuse_with: %y and %b are not computed in one kernel: a contraction reads");
     FAILS(fusor_compile_text(ctx, F("%b = exp(%a, barrier=true) %y = neg(%b, fuse_with=%b)"), NULL, &exe),
           FUSOR_ERROR_ARGUMENT, "a barrier asks");
+    FAILS(fusor_compile_text(ctx,
+                             "func @f(%a: f32[N]) -> (f32[N], f32[N]) { %b = exp(%a, barrier=true) "
+                             "%y = neg(%a, fuse_with=%b) return %b, %y }",
+                             NULL, &exe),
+          FUSOR_ERROR_ARGUMENT, "a barrier asks");
     FAILS(fusor_compile_text(ctx, F("%d = exp(%a) %y = neg(%a, fuse_with=%d)"), NULL, &exe), FUSOR_ERROR_ARGUMENT,
           "no result needs %d");
     /* A statement that no result needs asks for nothing. */

@@ -157,9 +157,7 @@ Test(optim, bad_options_are_an_error_of_the_scope) {
     FAILS(fusor_status_of(fusor_optim_sgd(at, G, NULL).p), FUSOR_ERROR_ARGUMENT, "FUSOR_ADAM_INIT");
     o.step = 1;
     o.size = 0;
-    FAILS(fusor_status_of(fusor_optim_adam(at, G, &o).p), FUSOR_ERROR_ARGUMENT, "FUSOR_ADAM_INIT");
-    FAILS(fusor_status_of(fusor_optim_sgd(at, G, &o).p), FUSOR_ERROR_ARGUMENT, "size is 0");
-    cr_assert(isnan(fusor_optim_nadam_mu(&o)));
+    cr_assert_eq(fusor_status_of(fusor_optim_adam(at, G, &o).p), FUSOR_OK); /* all fields count */
     o = (fusor_optim_options)FUSOR_ADAM_INIT;
     o.step = 0;
     fusor_status status = FUSOR_OK;
