@@ -428,7 +428,6 @@ static void place_scatter(planner *p, ir_id id) {
     subtree s = plan_measure_subtree(p, n->in[2]);
     if (s.n > MAX_SUBTREE || s.leaves > MAX_SUBTREE_LEAVES) plan_store_floating(p, n->in[2], IR_REASON_LIMIT);
     int c = plan_new_cluster(p, CLUSTER_MAP, id, indices->rank, indices->dim);
-    p->clusters.at[c].after = plan_latest_avail(p, n);
     plan_store_in(p, c, id);
     p->info[id].avail = c;
     p->info[id].reason = IR_REASON_DIFFERENT_SPACE;
@@ -618,16 +617,6 @@ static void store_shared(planner *p) {
     }
 }
 
-/* A floating value may have been stored (as the indices of a gather, say) after its other consumers were placed: they
- * wait for it too, or a result among them would share a kernel with what the store reads. */
-static void refresh_avail(planner *p) {
-    for (ir_id id = 1; id < p->g->nodes.n; id++) {
-        node_info *v = &p->info[id];
-        int latest = plan_latest_avail(p, ir_at(p->g, id));
-        if (!v->home && !v->made_by && latest > v->avail) v->avail = latest;
-    }
-}
-
 bool plan_is_result(const planner *p, ir_id id) {
     for (uint32_t r = 0; r < p->g->results.n; r++)
         if (p->g->results.at[r].node == id) return true;
@@ -658,14 +647,14 @@ static int map_for(planner *p, ir_id id, int first_map, const subtree *s) {
     const node_info *v = &p->info[id];
     for (int c = (int)p->clusters.n - 1; c >= first_map && !p->options->no_fuse; c--) {
         const cluster *k = &p->clusters.at[c];
-        if (!plan_is_of_class(n, v, k->rank, k->dim, k->after, k->tier)) continue;
+        if (!plan_is_of_class(n, v, k->rank, k->dim, k->level, k->tier)) continue;
         if (k->n_nodes + s->n <= MAX_CLUSTER_NODES && k->n_leaves + s->leaves <= MAX_CLUSTER_LEAVES &&
             k->stores.n < MAX_MAP_RESULTS)
             return c;
         break;
     }
     const int c = plan_new_cluster(p, CLUSTER_MAP, 0, n->rank, n->dim);
-    p->clusters.at[c].after = v->avail;
+    p->clusters.at[c].level = v->level;
     p->clusters.at[c].tier = v->tier;
     return c;
 }
@@ -714,11 +703,8 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
     if (options->no_fuse) mark_unfused(&p);
     count_taps(&p);
     place_all(&p);
-    refresh_avail(&p);
-    if (!options->no_fuse) {
-        store_shared(&p);
-        refresh_avail(&p);
-    }
+    if (!options->no_fuse) store_shared(&p);
+    plan_find_levels(&p);
     place_results(&p);
     if (!ir_level_is_gpu(options->level)) {
         plan_attach_rows(&p);

@@ -54,7 +54,7 @@ static bool find_rows(search *s, ir_id id, int64_t step, int64_t at) {
         return true;
     }
     if (n->op == IR_OP_LITERAL || n->op == IR_OP_DIM) return true;
-    if ((is_leaf(p, id) && p->info[id].made_by != s->tail) || p->info[id].home) return plan_is_before(p, id, s->head);
+    if ((is_leaf(p, id) && p->info[id].made_by != s->tail) || p->info[id].home) return p->info[id].level < s->head;
     if (!is_for_tail(n)) return false;
     ir_size start[IR_MAX_RANK];
     int64_t along[IR_MAX_RANK], from = 0;

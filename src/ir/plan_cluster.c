@@ -49,7 +49,6 @@ void plan_store_floating(planner *p, ir_id id, ir_reason reason) {
         return;
     }
     int c = plan_new_cluster(p, CLUSTER_MAP, 0, n->rank, n->dim);
-    p->clusters.at[c].after = p->info[id].avail;
     plan_store_in(p, c, id);
     p->info[id].avail = c;
     p->info[id].reason = reason;

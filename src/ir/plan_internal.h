@@ -33,8 +33,7 @@ typedef struct cluster {
     ir_id anchor;     /* matmul, first reduction, reference node, scatter; 0 for other maps */
     int n_nodes, n_leaves, n_reductions;
     bool is_building;
-    int after;            /* MAP: largest cluster it must follow */
-    int tier;             /* MAP of results: as node_info.tier */
+    int level, tier;      /* MAP of results: as node_info's */
     fu_vec(ir_id) stores; /* nodes stored, in order of decision */
     int tail, head;     /* CONTRACT: the REDUCE cluster that is computed in its kernel, WINDOW: the MAP cluster; of that
                            one: the contraction, or convolution; 0: none */
@@ -47,8 +46,9 @@ typedef struct cluster {
 
 typedef struct node_info {
     int home;             /* cluster number, 0 = floating or leaf */
-    int avail;            /* largest cluster number it depends on */
-    int tier;             /* floating results of one shape and tier may share a map (plan_tiers.c) */
+    int avail;            /* largest cluster number it depends on, when it was placed */
+    int level;            /* the same, through maps of values and in the end (plan_tiers.c) */
+    int tier;             /* floating results of one shape, level and tier may share a map (plan_tiers.c) */
     int made_by;          /* cluster that stores it; 0 = not materialized */
     int buffer;           /* plan buffer that holds it; -1 */
     int as_result;        /* stored: 1 + number of the result that has its elements in its order, and its memory; 0 */
@@ -196,10 +196,12 @@ bool plan_einsum_has_rows(const planner *p, const ir_node *n); /* could be follo
 ir_id plan_window_operand(const planner *p, const ir_node *n, int i);
 
 /* ---- plan_tiers.c ---- */
+/* Once clusters have their nodes: node_info.level. A value of a lower level than a cluster is there before it. */
+void plan_find_levels(planner *p);
 /* Which of the results that no cluster stores yet (by node) may share a map: their tiers. */
 void plan_find_tiers(planner *p, const bool *is_floating);
-/* May a result share a map with others, of this shape and tier, which wait for the same clusters? */
-bool plan_is_of_class(const ir_node *n, const node_info *v, int rank, const ir_size *dim, int avail, int tier);
+/* May a result share a map with others, of this shape, level and tier? */
+bool plan_is_of_class(const ir_node *n, const node_info *v, int rank, const ir_size *dim, int level, int tier);
 
 /* ---- plan_constant.c ---- */
 /* Which constant a step packs once for all calls, as it is: its prepack_param. */
@@ -212,8 +214,6 @@ void plan_find_constants(planner *p);
 void plan_attach_bands(planner *p);
 
 /* ---- plan_rows.c ---- */
-/* Was a value there before cluster `head`, or can it be: what store_shared stores has a number behind all others? */
-bool plan_is_before(const planner *p, ir_id id, int head);
 /* Reductions along the rows of a contraction's result become tails of its cluster. */
 void plan_attach_rows(planner *p);
 

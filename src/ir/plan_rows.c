@@ -4,7 +4,7 @@
  * plan_order.c), but becomes the tail of the contraction's: a row program on rows that are complete (kernel.h). What it
  * reads of the contraction is kept for it, and stored only where something else reads it too.
  *
- * No cycle: whatever else the tail reads was made by clusters before the contraction. Cost: O(nodes) for each
+ * No cycle: whatever else the tail reads is of a lower level than the contraction (plan_tiers.c). Cost: O(nodes) for each
  * candidate. */
 #include "base/small.h"
 #include "ir/plan_internal.h"
@@ -29,12 +29,6 @@ static bool has_rows(const planner *p, const cluster *c) {
     return n->op != IR_OP_EINSUM || plan_einsum_has_rows(p, n);
 }
 
-bool plan_is_before(const planner *p, ir_id id, int head) {
-    const node_info *x = &p->info[id];
-    const cluster *by = &p->clusters.at[x->made_by];
-    return x->avail < head || (x->made_by && by->kind == CLUSTER_MAP && !by->anchor && by->after < head);
-}
-
 static bool may_follow(const planner *p, int head, int tail) {
     const cluster *c = &p->clusters.at[head], *r = &p->clusters.at[tail];
     if (c->kind != CLUSTER_CONTRACT || !has_rows(p, c) || c->tail || c->rank != r->rank || r->column >= 0 ||
@@ -49,8 +43,7 @@ static bool may_follow(const planner *p, int head, int tail) {
         if (p->info[id].home != tail) continue;
         for (int i = 0; i < n->n_in; i++) {
             const int home = p->info[n->in[i]].home;
-            if (home == tail || (home == head ? is_same_place(p, c, id, i) : plan_is_before(p, n->in[i], head)))
-                continue;
+            if (home == tail || (home == head ? is_same_place(p, c, id, i) : p->info[n->in[i]].level < head)) continue;
             return false;
         }
     }

@@ -1,19 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* plan_tiers.c: which results may share a map.
+/* plan_tiers.c: what waits for what: levels of values, and tiers of results, which say which may share a map.
  *
- * Results of one shape that wait for the same cluster may share a kernel, in which one reads another from a register.
- * What any other kernel needs of them it reads from memory: so they may not share it where one needs what a kernel
- * makes that needs another of them. That would be a cycle. Tiers rule it out:
+ * Clusters with an anchor are numbered so that each needs only those of smaller number; maps that store single values
+ * (store_shared, what a gather or a product reads from memory) are made when they are found to be needed, and have no
+ * place in that order. The level of a value is the largest number of a cluster with an anchor that it needs, or is
+ * computed in, through all such maps. So what is needed has no higher level, and a cluster needs lower ones alone.
+ *
+ * Results of one shape and level may share a kernel, in which one reads another from a register. What any other kernel
+ * needs of them it reads from memory: so they may not share it where one needs what a kernel makes that needs another
+ * of them. That would be a cycle. Tiers rule it out:
  *
  *   - a result is a tier above the results of another class that its kernel needs, and not below those of its own;
  *   - a cluster is a tier above the results that it needs; and results and clusters are not below the clusters that
  *     they need.
  *
- * A class are the results of one shape that wait for the same cluster (plan_is_of_class). Along any path of needs tiers
- * do not fall, and they rise where it goes from a result to a cluster or another class: so a path that comes back to a
- * class of the tier that it began at never left it. place_results (plan.c) may cut a class into several maps, where it
- * is too large for one: it fills one after the other with results in their order in the graph, in which none needs a
- * later one of its class.
+ * A class are the results of one shape and level (plan_is_of_class). Along any path of needs tiers do not fall, and
+ * they rise where it goes from a result to a cluster or another class: so a path that comes back to a class of the tier
+ * that it began at never left it. place_results (plan.c) may cut a class into several maps, where it is too large for
+ * one: it fills one after the other with results in their order in the graph, in which none needs a later one of its
+ * class.
+ *
+ * A cluster that becomes part of another's kernel (plan_rows.c, plan_bands.c) needs, beside that one, lower levels than
+ * that one's: through these nothing leads back to it.
  *
  * Cost: O(nodes) for each result and cluster, no more than lie between it and what is in memory. */
 #include "base/small.h"
@@ -37,14 +45,26 @@ static int cluster_of(const planner *p, ir_id id) {
     return p->info[id].made_by ? p->info[id].made_by : p->info[id].home;
 }
 
-bool plan_is_of_class(const ir_node *n, const node_info *v, int rank, const ir_size *dim, int avail, int tier) {
-    return avail == v->avail && tier == v->tier && rank == n->rank &&
+void plan_find_levels(planner *p) {
+    for (ir_id id = 1; id < p->g->nodes.n; id++) {
+        const ir_node *n = ir_at(p->g, id);
+        const int c = cluster_of(p, id);
+        const bool is_single = p->clusters.at[c].kind == CLUSTER_MAP && !p->clusters.at[c].anchor; /* or in none */
+        int level = is_single ? 0 : c;
+        for (int i = 0; i < n->n_in && is_single; i++)
+            if (p->info[n->in[i]].level > level) level = p->info[n->in[i]].level;
+        p->info[id].level = level;
+    }
+}
+
+bool plan_is_of_class(const ir_node *n, const node_info *v, int rank, const ir_size *dim, int level, int tier) {
+    return level == v->level && tier == v->tier && rank == n->rank &&
            memcmp(dim, n->dim, (size_t)n->rank * sizeof *dim) == 0;
 }
 
 static bool is_one_class(const planner *p, ir_id x, ir_id y) {
     const ir_node *a = ir_at(p->g, x), *b = ir_at(p->g, y);
-    return p->info[x].avail == p->info[y].avail && a->rank == b->rank &&
+    return p->info[x].level == p->info[y].level && a->rank == b->rank &&
            memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim) == 0;
 }
 

@@ -83,6 +83,15 @@ Test(results, do_not_wait_for_each_other) {
         " %a = fmod(%x, %x) %b = maximum(%a, nan) %d = matmul(%a, %w, dtype=f32)"
         " %e, %f = split(%d, axis=1, sizes=[6, 10]) %h = rms_norm(%b, %g, axis=0) %i = cast(%h, u64)"
         " %j = select(%c, %i, %i) %k = fmod(%i, %j) %l = pad(%e, pads=[4, 4, 4, 0], mode=edge) return %b, %k, %l }",
+        /* a value that is stored late; a tail of rows, of a band */
+        "func @f(%x: f32[64, 96], %a: f32[64, 32], %b: f32[32, 128], %q: f32[96, 80]) -> (f32[64, 96], f32[64, 96],"
+        " f32[64], f32[64, 80]) { %s = exp(%x) %r = neg(%s) %y = reduce_sum(%r, axes=[1], keepdims=true)"
+        " %h = matmul(%a, %b) %m = reduce_max(%h, axes=[1], keepdims=true) %d = sub(%h, %m) %e = mul(%d, %y)"
+        " %t = reduce_sum(%e, axes=[1]) %i = slice(%h, starts=[0], ends=[96], axes=[1]) %u = add(%s, %i)"
+        " %w = matmul(%s, %q) return %r, %u, %t, %w }",
+        "func @f(%x: f32[1, 16, 32, 32], %i: f32[1, 8, 66, 66], %k: f32[16, 8, 3, 3], %q: f32[32, 80]) -> (f32[1, 16,"
+        " 32, 32], f32[1, 16, 32, 32], f32[1, 16, 32, 80]) { %s = exp(%x) %r = add(%s, 1.0) %h = conv(%i, %k)"
+        " %m = max_pool(%h, kernel=[2, 2], strides=[2, 2]) %u = add(%m, %s) %w = matmul(%s, %q) return %r, %u, %w }",
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) (void)plan_of(texts[i]); /* there is a plan */
 }
