@@ -47,7 +47,7 @@ static json_t *events_json(const rt_profile *p, rt_trace *t) {
         if (rt_trace_read(t, i, &x) && x.begin_ns < start) start = x.begin_ns;
     (void)json_array_append_new(a, name_json("process_name", 0, "fusor"));
     for (int64_t i = 0; i < n; i++) {
-        if (!rt_trace_read(t, i, &x)) continue;
+        if (!rt_trace_read(t, i, &x) || x.begin_ns < start) continue; /* earlier: it has ended only now */
         if (x.thread < 1024 && !has_row[x.thread]) {
             has_row[x.thread] = true;
             snprintf(name, sizeof name, "thread %d", x.thread);

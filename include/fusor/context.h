@@ -24,7 +24,7 @@ enum {
 
 /** Options of a context. Start from FUSOR_CONTEXT_OPTIONS_INIT; zero and NULL mean the default, which the environment
  * may set. As with every struct of options that begins with its size: fields past it have their default, and 0 there is
- * the size that this header gives it. */
+ * the whole struct. */
 typedef struct fusor_context_options {
     size_t   size;                  /* sizeof(fusor_context_options) */
     uint32_t flags;

@@ -218,7 +218,7 @@ static double measure_peak(rt_limit_type type, int n_threads) {
 static bool is_doubtful(const rt_limits *l, const double *one) {
     const double ratio = l->peak[RT_LIMIT_F32] / l->peak[RT_LIMIT_F64];
     bool is = !(ratio > 1.6 && ratio < 2.4);
-    for (int type = 0; type < RT_LIMIT_TYPES; type++) is |= l->peak[type] < one[type];
+    for (int type = 0; type < RT_LIMIT_TYPES; type++) is |= l->peak[type] < 0.95 * one[type];
     return is;
 }
 
@@ -336,22 +336,31 @@ static rt_limit_type peak_type(const rt_limits *l, ir_dtype type) {
     return type == FUSOR_F64 ? RT_LIMIT_F64 : RT_LIMIT_F32;
 }
 
+static void raise_to(rt_limits *l, const rt_limits *to) {
+    for (int i = 0; i < RT_LIMIT_TYPES; i++) l->peak[i] = fmax(l->peak[i], to->peak[i]);
+    for (int i = 0; i < RT_LIMIT_LEVELS; i++) l->bandwidth[i] = fmax(l->bandwidth[i], to->bandwidth[i]);
+    l->is_doubted |= to->is_doubted;
+}
+
 void rt_limits_beside_type(rt_limits *l, const char *dir, bool is_read_only, ir_dtype type, double flops_per_s,
                            bool again) {
     const rt_limit_type own = peak_type(l, type);
     const bool is_own = own != RT_LIMIT_F32 || type == FUSOR_F32; /* others may be faster than f32 */
     if (!l->is_known || !(flops_per_s > l->peak[own])) return;
     (void)pthread_mutex_lock(&mutex);
-    l->is_doubted |= find_known(l->n_threads)->is_doubted; /* by another thread meanwhile */
-    if (again || !l->is_doubted) {
-        rt_limits now = measure(l->n_threads);
-        for (int i = 0; i < RT_LIMIT_TYPES; i++) l->peak[i] = fmax(l->peak[i], now.peak[i]);
-        for (int i = 0; i < RT_LIMIT_LEVELS; i++) l->bandwidth[i] = fmax(l->bandwidth[i], now.bandwidth[i]);
+    const rt_limits *have = find_known(l->n_threads);
+    if (have->is_known && have->n_threads == l->n_threads) raise_to(l, have); /* by another thread meanwhile */
+    const bool measures = again || !l->is_doubted;
+    if (measures) {
+        const rt_limits now = measure(l->n_threads);
+        raise_to(l, &now);
     }
     if (is_own) l->peak[own] = fmax(l->peak[own], flops_per_s);
     l->is_doubted = true;
-    learn(*l);
-    if (!is_read_only) keep(l, dir);
+    if (measures || is_own) {
+        learn(*l);
+        if (!is_read_only) keep(l, dir);
+    }
     (void)pthread_mutex_unlock(&mutex);
 }
 

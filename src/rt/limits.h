@@ -21,8 +21,8 @@ typedef struct rt_limits {
     double holds[RT_LIMIT_LEVELS]; /* bytes that all threads' shares of the level hold; memory: infinity */
 } rt_limits;
 
-/* For n_threads: what this process knows, else the file in `dir` ("" or NULL: none), else measured (under a second) and
- * kept there unless is_read_only. again: measured in any case. Any thread. */
+/* For n_threads: what this process knows, else the file in `dir` ("" or NULL: none), else measured (under a second,
+ * where it is idle) and kept there unless is_read_only. again: measured in any case. Any thread. */
 rt_limits rt_limits_get(const char *dir, int n_threads, bool is_read_only, bool again);
 /* Of a CUDA device, by what its driver says of it: estimates. n_threads: its multiprocessors. */
 struct rt_device_info;
