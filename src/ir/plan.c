@@ -597,7 +597,6 @@ static void store_shared(planner *p) {
                 info->reason = s.is_costly ? IR_REASON_RECOMPUTE : IR_REASON_SHARED;
                 if (stored_by) {
                     plan_store_in(p, stored_by, id);
-                    info->avail = stored_by;
                     p->clusters.at[stored_by].n_leaves++;
                 } else plan_store_floating(p, id, info->reason);
             }
@@ -647,7 +646,7 @@ static int map_for(planner *p, ir_id id, int first_map, const subtree *s) {
     const node_info *v = &p->info[id];
     for (int c = (int)p->clusters.n - 1; c >= first_map && !p->options->no_fuse; c--) {
         const cluster *k = &p->clusters.at[c];
-        if (!plan_is_of_class(n, v, k->rank, k->dim, k->level, k->tier)) continue;
+        if (k->tier != v->tier || !plan_is_of_class(p, id, k->rank, k->dim, k->level)) continue;
         if (k->n_nodes + s->n <= MAX_CLUSTER_NODES && k->n_leaves + s->leaves <= MAX_CLUSTER_LEAVES &&
             k->stores.n < MAX_MAP_RESULTS)
             return c;

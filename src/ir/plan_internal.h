@@ -200,8 +200,8 @@ ir_id plan_window_operand(const planner *p, const ir_node *n, int i);
 void plan_find_levels(planner *p);
 /* Which of the results that no cluster stores yet (by node) may share a map: their tiers. */
 void plan_find_tiers(planner *p, const bool *is_floating);
-/* May a result share a map with others, of this shape, level and tier? */
-bool plan_is_of_class(const ir_node *n, const node_info *v, int rank, const ir_size *dim, int level, int tier);
+/* Is a result of the class of this shape and level? Those of one class and tier may share a map. */
+bool plan_is_of_class(const planner *p, ir_id id, int rank, const ir_size *dim, int level);
 
 /* ---- plan_constant.c ---- */
 /* Which constant a step packs once for all calls, as it is: its prepack_param. */

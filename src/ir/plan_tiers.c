@@ -57,15 +57,14 @@ void plan_find_levels(planner *p) {
     }
 }
 
-bool plan_is_of_class(const ir_node *n, const node_info *v, int rank, const ir_size *dim, int level, int tier) {
-    return level == v->level && tier == v->tier && rank == n->rank &&
-           memcmp(dim, n->dim, (size_t)n->rank * sizeof *dim) == 0;
+bool plan_is_of_class(const planner *p, ir_id id, int rank, const ir_size *dim, int level) {
+    const ir_node *n = ir_at(p->g, id);
+    return level == p->info[id].level && rank == n->rank && memcmp(dim, n->dim, (size_t)rank * sizeof *dim) == 0;
 }
 
 static bool is_one_class(const planner *p, ir_id x, ir_id y) {
-    const ir_node *a = ir_at(p->g, x), *b = ir_at(p->g, y);
-    return p->info[x].level == p->info[y].level && a->rank == b->rank &&
-           memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim) == 0;
+    const ir_node *n = ir_at(p->g, y);
+    return plan_is_of_class(p, x, n->rank, n->dim, p->info[y].level);
 }
 
 /* Adds the clusters and results that node id needs, through what floats, to t->needs; but for its own cluster. */
