@@ -146,7 +146,7 @@ static json_t *document(fusor_context *ctx, rt_profile *p) {
         const double rate = atomic_load(&order[i]->work) / (double)atomic_load(&order[i]->calls) /
                             (double)rt_profile_median(order[i]) * 1e9;
         if (isfinite(rate) && rate > FASTER * rt_limits_peak(&limits, order[i]->type))
-            rt_limits_beside_type(&limits, rt_cache_dir(ctx->cache), is_read_only, order[i]->type, rate, false);
+            rt_limits_beside(&limits, rt_cache_dir(ctx->cache), is_read_only, order[i]->type, rate, false);
     }
     json_t *kernels = json_array();
     for (int i = 0; i < n; i++) (void)json_array_append_new(kernels, entry_json(order[i], all, &limits));

@@ -17,7 +17,7 @@ limits limits_get(tool *t, int n_threads, bool again) {
 
 void limits_beside(tool *t, limits *l, double flops_per_s) {
     if (t->ctx && context_home(t->ctx)) return; /* not measured, so not measured again */
-    rt_limits_beside(&l->all, dir_of(t), tool_cache_is_read_only(t), flops_per_s);
+    rt_limits_beside(&l->all, dir_of(t), tool_cache_is_read_only(t), FUSOR_F32, flops_per_s, true);
     *l = of(&l->all);
 }
 

@@ -342,8 +342,7 @@ static void raise_to(rt_limits *l, const rt_limits *to) {
     l->is_doubted |= to->is_doubted;
 }
 
-void rt_limits_beside_type(rt_limits *l, const char *dir, bool is_read_only, ir_dtype type, double flops_per_s,
-                           bool again) {
+void rt_limits_beside(rt_limits *l, const char *dir, bool is_read_only, ir_dtype type, double flops_per_s, bool again) {
     const rt_limit_type own = peak_type(l, type);
     const bool is_own = own != RT_LIMIT_F32 || type == FUSOR_F32; /* others may be faster than f32 */
     if (!l->is_known || !(flops_per_s > l->peak[own])) return;
@@ -362,10 +361,6 @@ void rt_limits_beside_type(rt_limits *l, const char *dir, bool is_read_only, ir_
         if (!is_read_only) keep(l, dir);
     }
     (void)pthread_mutex_unlock(&mutex);
-}
-
-void rt_limits_beside(rt_limits *l, const char *dir, bool is_read_only, double flops_per_s) {
-    rt_limits_beside_type(l, dir, is_read_only, FUSOR_F32, flops_per_s, true);
 }
 
 double rt_limits_peak(const rt_limits *l, ir_dtype type) { return l->peak[peak_type(l, type)]; }

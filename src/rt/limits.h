@@ -27,13 +27,9 @@ rt_limits rt_limits_get(const char *dir, int n_threads, bool is_read_only, bool 
 /* Of a CUDA device, by what its driver says of it: estimates. n_threads: its multiprocessors. */
 struct rt_device_info;
 rt_limits rt_limits_of_device(const struct rt_device_info *d);
-/* A rate of f32 above the peak shows that the limits were measured at a bad moment: measured again, and the larger ones
- * are kept. */
-void rt_limits_beside(rt_limits *l, const char *dir, bool is_read_only, double flops_per_s);
-/* The same of any type, but measured again once in a process unless `again`. A type that has no peak of its own raises
- * none. */
-void rt_limits_beside_type(rt_limits *l, const char *dir, bool is_read_only, ir_dtype type, double flops_per_s,
-                           bool again);
+/* A rate above the peak of a type shows that the limits were measured at a bad moment: measured again, once in a
+ * process unless `again`, and the larger ones are kept. A type that has no peak of its own raises none. */
+void rt_limits_beside(rt_limits *l, const char *dir, bool is_read_only, ir_dtype type, double flops_per_s, bool again);
 
 /* Operations of a type in a second at most: those of f32 where the type has no instructions of its own. */
 double rt_limits_peak(const rt_limits *l, ir_dtype type);

@@ -3,7 +3,6 @@
 #include "rt/trace.h"
 #include "base/arena.h"
 #include <stdio.h>
-#include <string.h>
 
 rt_trace *rt_trace_new(void) {
     rt_trace *t = fu_calloc(1, sizeof *t);
@@ -25,74 +24,68 @@ int rt_trace_thread(void) {
     return mine;
 }
 
-/* A slot that nobody holds, held, and in *generation_out what its state is to be when it is filled. */
-static rt_event *take(rt_trace *t, rt_event_kind kind, int64_t begin_ns, int64_t end_ns, uint32_t *generation_out) {
+/* A slot that nobody holds, held; done() takes what its state is to be then: *generation_out. */
+static rt_trace_slot *take(rt_trace *t, rt_event_kind kind, int64_t begin_ns, int64_t end_ns,
+                           uint32_t *generation_out) {
     if (!t) return NULL;
     *generation_out = atomic_load(&t->generation);
     for (;;) {
         const int64_t at = atomic_fetch_add(&t->used, 1);
         if (at >= RT_TRACE_EVENTS) return NULL;
-        rt_event *e = &t->event[at];
-        uint32_t state = atomic_load_explicit(&e->state, memory_order_relaxed);
+        rt_trace_slot *s = &t->slot[at];
+        uint32_t state = atomic_load_explicit(&s->state, memory_order_relaxed);
         if (state == RT_TRACE_HELD || state > *generation_out ||
-            !atomic_compare_exchange_strong(&e->state, &state, RT_TRACE_HELD))
+            !atomic_compare_exchange_strong(&s->state, &state, RT_TRACE_HELD))
             continue;
+        rt_event *e = &s->event;
         e->kind = (uint8_t)kind;
         e->thread = rt_trace_thread();
         e->entry = -1;
         e->begin_ns = begin_ns;
         e->end_ns = end_ns;
         e->text[0] = 0;
-        return e;
+        return s;
     }
 }
 
-static void done(rt_event *e, uint32_t generation) {
-    atomic_store_explicit(&e->state, generation, memory_order_release);
+static void done(rt_trace_slot *s, uint32_t generation) {
+    atomic_store_explicit(&s->state, generation, memory_order_release);
 }
 
 void rt_trace_add(rt_trace *t, rt_event_kind kind, const char *text, int64_t begin_ns, int64_t end_ns) {
     uint32_t generation;
-    rt_event *e = take(t, kind, begin_ns, end_ns, &generation);
-    if (!e) return;
-    if (text) (void)snprintf(e->text, sizeof e->text, "%s", text);
-    done(e, generation);
+    rt_trace_slot *s = take(t, kind, begin_ns, end_ns, &generation);
+    if (!s) return;
+    if (text) (void)snprintf(s->event.text, sizeof s->event.text, "%s", text);
+    done(s, generation);
 }
 
 void rt_trace_add_step(rt_trace *t, int entry, int64_t begin_ns, int64_t end_ns) {
     uint32_t generation;
-    rt_event *e = take(t, RT_EVENT_STEP, begin_ns, end_ns, &generation);
-    if (!e) return;
-    e->entry = entry - 1;
-    done(e, generation);
+    rt_trace_slot *s = take(t, RT_EVENT_STEP, begin_ns, end_ns, &generation);
+    if (!s) return;
+    s->event.entry = entry - 1;
+    done(s, generation);
 }
 
 void rt_trace_add_tiles(rt_trace *t, int entry, int phase, int64_t first, int64_t last, int64_t begin_ns,
                         int64_t end_ns) {
     uint32_t generation;
-    rt_event *e = take(t, RT_EVENT_TILES, begin_ns, end_ns, &generation);
-    if (!e) return;
-    e->entry = entry - 1;
-    e->phase = phase;
-    e->first = first;
-    e->last = last;
-    done(e, generation);
+    rt_trace_slot *s = take(t, RT_EVENT_TILES, begin_ns, end_ns, &generation);
+    if (!s) return;
+    s->event.entry = entry - 1;
+    s->event.phase = phase;
+    s->event.first = first;
+    s->event.last = last;
+    done(s, generation);
 }
 
 bool rt_trace_read(rt_trace *t, int64_t i, rt_event *out) {
     uint32_t state = atomic_load(&t->generation);
-    rt_event *e = &t->event[i];
-    if (!atomic_compare_exchange_strong(&e->state, &state, RT_TRACE_HELD)) return false;
-    out->kind = e->kind;
-    out->thread = e->thread;
-    out->entry = e->entry;
-    out->begin_ns = e->begin_ns;
-    out->end_ns = e->end_ns;
-    out->first = e->first;
-    out->last = e->last;
-    out->phase = e->phase;
-    memcpy(out->text, e->text, sizeof out->text);
-    done(e, state);
+    rt_trace_slot *s = &t->slot[i];
+    if (!atomic_compare_exchange_strong(&s->state, &state, RT_TRACE_HELD)) return false;
+    *out = s->event;
+    done(s, state);
     return true;
 }
 

@@ -18,7 +18,6 @@ typedef enum rt_event_kind {
     RT_EVENT_CALL
 } rt_event_kind;
 typedef struct rt_event {
-    _Atomic uint32_t state;   /* RT_TRACE_HELD, or the generation that filled it; 0: none has */
     uint8_t kind;             /* rt_event_kind */
     int32_t thread;           /* rt_trace_thread */
     int32_t entry;            /* STEP, TILES: number of the profile's entry; else -1 */
@@ -27,10 +26,14 @@ typedef struct rt_event {
     int32_t phase;
     char text[RT_TRACE_TEXT]; /* STAGE ("parse", "plan"), COMPILE and LOAD: what; CALL: function */
 } rt_event;
+typedef struct rt_trace_slot {
+    _Atomic uint32_t state; /* RT_TRACE_HELD, or the generation that filled it; 0: none has */
+    rt_event event;
+} rt_trace_slot;
 typedef struct rt_trace {
     _Atomic uint32_t generation; /* RT_TRACE_HELD + 1 and on */
     _Atomic int64_t used;
-    rt_event event[RT_TRACE_EVENTS];
+    rt_trace_slot slot[RT_TRACE_EVENTS];
 } rt_trace;
 
 rt_trace *rt_trace_new(void); /* NULL: no memory */

@@ -116,15 +116,15 @@ Test(profile, a_trace_starts_anew_while_it_is_filled) {
     cr_assert(t);
     rt_trace_add(t, RT_EVENT_CALL, "before", 1, 2);
     cr_assert(rt_trace_read(t, 0, &x) && strcmp(x.text, "before") == 0);
-    const uint32_t generation = atomic_load(&t->event[0].state);
-    atomic_store(&t->event[1].state, RT_TRACE_HELD);
+    const uint32_t generation = atomic_load(&t->slot[0].state);
+    atomic_store(&t->slot[1].state, RT_TRACE_HELD);
     atomic_store(&t->used, 2);
     rt_trace_reset(t);
     cr_assert_eq(rt_trace_used(t), 0);
     cr_assert_not(rt_trace_read(t, 0, &x));
     rt_trace_add(t, RT_EVENT_CALL, "first", 3, 4);
     rt_trace_add(t, RT_EVENT_CALL, "second", 5, 6);
-    atomic_store(&t->event[1].state, generation);
+    atomic_store(&t->slot[1].state, generation);
     cr_assert_eq(rt_trace_used(t), 3);
     cr_assert(rt_trace_read(t, 0, &x) && strcmp(x.text, "first") == 0);
     cr_assert_not(rt_trace_read(t, 1, &x));
@@ -171,13 +171,13 @@ Test(profile, bad_limits_are_measured_again) {
     rt_limits l = good;
     for (int i = 0; i < RT_LIMIT_TYPES; i++) l.peak[i] /= 1000;
     rt_limits bad = l;
-    rt_limits_beside_type(&l, "", true, FUSOR_F64, 2 * bad.peak[RT_LIMIT_F64], false);
+    rt_limits_beside(&l, "", true, FUSOR_F64, 2 * bad.peak[RT_LIMIT_F64], false);
     cr_assert(l.is_doubted);
     for (int i = 0; i < RT_LIMIT_TYPES; i++) cr_expect_geq(l.peak[i], good.peak[i] / 100);
     const rt_limits known = rt_limits_get("", 1, true, false);
     cr_assert(known.is_doubted);
     l = bad; /* once: now what the process knows */
-    rt_limits_beside_type(&l, "", true, FUSOR_F16, 2 * bad.peak[RT_LIMIT_F32], false);
+    rt_limits_beside(&l, "", true, FUSOR_F16, 2 * bad.peak[RT_LIMIT_F32], false);
     for (int i = 0; i < RT_LIMIT_TYPES; i++) cr_expect_eq(l.peak[i], known.peak[i]);
 }
 
