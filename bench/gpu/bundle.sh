@@ -55,7 +55,7 @@ if ldd "$to/fusor-codegen.so" | grep -q libLLVM; then
     say "the module is linked with a shared LLVM, which is not on the other machine; configure --with-llvm-link=static"
     exit 1
 fi
-tar -C "$work" -cf - fusor-gpu | xz -T0 -6 >"$out"
+tar -C "$work" -cf - fusor-gpu | xz -T0 >"$out"
 bytes=$(stat -c %s "$out")
 say "$out: $((bytes >> 20)) MB ($(du -sm "$to" | cut -f1) MB unpacked)"
 if [ "$bytes" -gt $((max_mb << 20)) ]; then

@@ -10,7 +10,7 @@ cd "$TMPDIR" || exit 1
 [ -z "${FUSOR_SANITIZE:-}" ] || { skip 'a sanitizer: its library is no part of a bundle'; finish; }
 command -v xz >/dev/null || { skip 'no xz: the bundle is a tar.xz (xz-utils)'; finish; }
 case $(ldd "$FUSOR_CODEGEN") in *libLLVM*) skip 'LLVM is linked shared: not on another machine'; finish ;; esac
-if ! bash "$FUSOR_SRCDIR/bench/gpu/bundle.sh" --build "$FUSOR_BUILDDIR" --out "$TMPDIR/b.tar.xz" 2>bundle.err; then
+if ! XZ_OPT=-0 bash "$FUSOR_SRCDIR/bench/gpu/bundle.sh" --build "$FUSOR_BUILDDIR" --out "$TMPDIR/b.tar.xz" 2>bundle.err; then
     cat bundle.err >&2
     bad 'no bundle'
     finish

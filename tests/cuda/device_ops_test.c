@@ -17,9 +17,10 @@ static bool choose_target(int i, uint32_t levels, const char *text, ir_target *o
 }
 #define IS_FOR_US(size)                                                                                                \
     ((size)[0] * ((size)[1] > 0 ? (size)[1] : 1) * ((size)[2] > 0 ? (size)[2] : 1) <= 1500 && n_checks++ % 4 == 0)
-#define IS_TYPE_FOR_US(op, t) ((t) == FUSOR_F32 || mix((uint64_t)(op)*64 + (uint64_t)(t)) % 12 == 0)
-#define N_FUSIONS(...)        1
-#define N_PROCESSES           (on_machine() ? 3 : IR_OP_COUNT) /* each costs a context there */
+#define IS_TYPE_FOR_US(op, t)  ((t) == FUSOR_F32 || mix((uint64_t)(op)*64 + (uint64_t)(t)) % 12 == 0)
+#define IS_ALWAYS_FOR_US(text) false
+#define N_FUSIONS(...)         1
+#define N_PROCESSES            (on_machine() ? 3 : IR_OP_COUNT) /* each costs a context there */
 static unsigned n_checks, n_placed;
 static placed places[16];
 #define PLACE_THERE(number, buffer, memory, bytes)                                                                     \

@@ -19,11 +19,12 @@ static bool takes_any_size;
     (takes_any_size || on_machine() ||                                                                                 \
      (size)[0] * ((size)[1] > 0 ? (size)[1] : 1) * ((size)[2] > 0 ? (size)[2] : 1) <= 1500)
 /* f32, and a sixth of the others, not the same for each operator; fused alone. A device does all. */
-#define IS_TYPE_FOR_US(op, t) ((t) == FUSOR_F32 || mix((uint64_t)(op)*64 + (uint64_t)(t)) % 6 == 0 || on_machine())
-#define N_FUSIONS(...)        1
-#define KEEPS_HIDDEN          false
-#define N_PROCESSES           (on_machine() ? 8 : IR_OP_COUNT)
-#define KERNELS_LEVEL         IR_LEVEL_SM80
+#define IS_TYPE_FOR_US(op, t)  ((t) == FUSOR_F32 || mix((uint64_t)(op)*64 + (uint64_t)(t)) % 6 == 0 || on_machine())
+#define IS_ALWAYS_FOR_US(text) false
+#define N_FUSIONS(...)         1
+#define KEEPS_HIDDEN           false
+#define N_PROCESSES            (on_machine() ? 8 : IR_OP_COUNT)
+#define KERNELS_LEVEL          IR_LEVEL_SM80
 #include "../diff/ops_test.c"
 
 /* A program, and values of A, B, C, D. */
@@ -118,7 +119,8 @@ Test(gpu, contraction, .timeout = 900) {
         {"func @f(%a: f32[A, B], %b: f32[B, 24]) -> f32[A, 24] { %y = matmul(%a, %b) return %y }", {70, 24, 1, 0}},
         /* quotients of the program, of numbers from 2^63 on */
         {"func @f(%a: f32[A, B], %b: f32[B, C], %c: u64[A, C], %d: u64[C]) -> f32[A, C] { %h = matmul(%a, %b) %n = "
-         "sub(0, %c) %q = div(%n, %d) %r = div(%n, %n) %s = add(%q, %r) %f = cast(%s, f32) %y = add(%h, %f) return %y }",
+         "sub(0, %c) %q = div(%n, %d) %r = div(%n, %n) %s = add(%q, %r) %f = cast(%s, f32) %y = add(%h, %f) return %y "
+         "}",
          {5, 9, 7, 0}},
     };
     if (!begin()) return;

@@ -6,6 +6,7 @@
  * In one file because it is one parameterized test with a row for each operator, a function for each family of them,
  * and is included as a whole by the tests that run the same programs elsewhere (tests/amx, tests/cuda). */
 #include "check.h"
+#include "../share.h"
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
@@ -189,6 +190,15 @@ static bool choose_target(int i, uint32_t levels, const char *text, ir_target *o
 #endif
 
 static UNUSED bool is_of_rows; /* a program of the rows of ops.def, not of a test of its own */
+static UNUSED uint64_t first_of_row;
+#ifndef IS_ALWAYS_FOR_US /* f32 is the type that has all forms of a kernel */
+#define IS_ALWAYS_FOR_US(text) (strstr(text, "f32[") != NULL)
+#endif
+static bool is_shared_out(const char *text) {
+    const uint64_t program = hash_of(text);
+    if (first_of_row == 0) first_of_row = program;
+    return is_of_rows && !IS_ALWAYS_FOR_US(text) && program != first_of_row && !is_in_share(mix(program));
+}
 #ifdef __SANITIZE_ADDRESS__
 #ifndef WATCHED_ONE_IN
 #define WATCHED_ONE_IN 12 /* the same programs elsewhere */
@@ -219,6 +229,7 @@ static void check(const char *text, domain dom, const int64_t size[4], const int
     uint64_t seed =
         mix((uint64_t)size[0] * 31 + (uint64_t)size[1] * 7 + (uint64_t)size[2] * 3 + (uint64_t)size[3] + strided);
     if (!IS_FOR_US(size) || !IS_PROGRAM_FOR_US(text)) return;
+    if (is_shared_out(text)) return;
 #ifdef __SANITIZE_ADDRESS__
     if (!is_watched(text, seed, &levels)) return;
 #endif
@@ -1595,6 +1606,7 @@ static void row_agrees(ir_op op) {
     const ir_op_info *info = &ir_ops[op];
     if (!begin()) return;
     is_of_rows = true;
+    first_of_row = 0;
     for (ir_dtype t = 1; t < IR_DTYPE_COUNT; t++) {
         if (!(info->classes & ir_dtypes[t].cls) && info->kind != IR_KIND_CONVERT) continue;
         if (!IS_TYPE_FOR_US(op, t)) continue;
