@@ -71,12 +71,12 @@ def fit(name, g, lo, hi, n, weight, shift=0, step=1, bits=24, points=None, one_b
     sys.stdout.flush()
 
 
-def print_pieces(name, worst, rows, columns):
+def print_pieces(name, worst, rows, columns, pieces="PIECES"):
     print("/* %s: error 2^%.1f */" % (name, float(mp.log(worst, 2))))
-    print("static const float %s[%s][PIECES] = {" % (name, columns))
+    print("static const float %s[%s][%s] = {" % (name, columns, pieces))
     for column in zip(*rows):
         text = [re.sub(r"\.?0*p", "p", float(v).hex()) + "f" if v else "0" for v in column]
-        print("    {" + ",\n     ".join(", ".join(text[i:i + 4]) for i in range(0, 32, 4)) + "},")
+        print("    {" + ",\n     ".join(", ".join(text[i:i + 4]) for i in range(0, len(text), 4)) + "},")
     print("};")
     sys.stdout.flush()
 
@@ -125,6 +125,22 @@ def fit_quarters(name, f, n):
             worst = max(worst, abs((mp.polyval(list(reversed(rows[i])), h) - f(center + h)) * (center + h)))
     rows.append([mpf(0)] * n)
     print_pieces(name, worst, rows, "QUARTER_COLUMNS")
+
+
+def fit_units(name, f, n):
+    """The same in 8 pieces, h = a - i. From 2.5 on errors are made small beside f(a), so that none changes its sign."""
+    rows, worst = [], mpf(0)
+    for i in range(7):
+        lo, hi = mpf(-1) / 2 if i else mpf(0), mpf(1) / 2
+        h = [(lo + hi) / 2 - (hi - lo) / 2 * mp.cos(pi * (k + mpf(1) / 2) / 100) for k in range(100)]
+        target, weight, c = [f(i + x) for x in h], [1 / f(i + x) if i > 2 else i + x for x in h], []
+        while len(c) < n:
+            c.append(rounded(minimax([[x ** j for x in h] for j in range(len(c), n)], target, weight, n - len(c), 12)[0], 24))
+            target = [t - c[-1] * x ** (len(c) - 1) for t, x in zip(target, h)]
+        rows.append(c)
+        worst = max([worst] + [abs(t * (i + x)) for t, x in zip(target, h)])
+    rows.append([mpf(0)] * n)
+    print_pieces(name, worst, rows, "UNITS", "UNITS")
 
 
 def fit64(name, g, lo, hi, n, weight, shift=0, step=1, one_by_one=3):
@@ -183,6 +199,10 @@ def normal_tail(a):
     return erfc(a / sqrt(mpf(2))) / 2
 
 
+def gelu_tanh_tail(a):                          # (1 - tanh(sqrt(2 / pi) (a + 0.044715 a^3))) / 2
+    return 1 / (1 + exp(sqrt(8 / pi) * (a + mpf("0.044715") * a ** 3)))
+
+
 def mills(a):                                   # upper tail of the normal distribution, times exp(a * a / 2)
     return erfc(a / sqrt(mpf(2))) / 2 * exp(a * a / 2)
 
@@ -201,8 +221,10 @@ TABLES = {
     "tanh_p": lambda k: fit(k, lambda x: tanh(x) - x, "0", "0.55", 5, tanh, 3, 2),
     "tanh_pieces": lambda k: fit_pieces(k, tanh, 10, tanh),
     "erf_pieces": lambda k: fit_pieces(k, lambda a: erf(a) - a / 4, 4, erf),
-    "gelu_quarters": lambda k: fit_quarters(k, lambda a: erfc(a / sqrt(mpf(2))) / 2, 5),
-    "gelu_tanh_quarters": lambda k: fit_quarters(k, lambda a: 1 / (1 + exp(sqrt(8 / pi) * (a + mpf("0.044715") * a ** 3))), 5),
+    "gelu_quarters": lambda k: fit_quarters(k, normal_tail, 5),
+    "gelu_tanh_quarters": lambda k: fit_quarters(k, gelu_tanh_tail, 5),
+    "gelu_units": lambda k: fit_units(k, normal_tail, 8),
+    "gelu_tanh_units": lambda k: fit_units(k, gelu_tanh_tail, 8),
     "exp2x_p": lambda k: fit(k, lambda x: exp(2 * x) - 1, "-0.1735", "0.1735", 6, lambda x: exp(2 * x), 1),
     "log_p": lambda k: fit(k, lambda x: log1p(x) - x + x * x / 2, "-0.25", "0.5", 8, log1p, 3),
     "log2_p": lambda k: fit(k, lambda x: log1p(x) / LN2, "-0.2930", "0.4143", 10, log1p, 1),

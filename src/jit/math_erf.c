@@ -48,27 +48,21 @@ LLVMValueRef math_erfc(emit *e, LLVMValueRef x) {
     return mi_to_f32(e, em_select(e, is_negative, em_fsub(e, em_f64(e, 2), r), r));
 }
 
-/* x times the tail of |x| or what is left of 1: a subtraction in some lanes. */
+/* x times the tail of |x| or what is left of 1: a subtraction in some lanes. A blend takes the sign itself. */
 static LLVMValueRef gelu_of_tail(emit *e, LLVMValueRef x, LLVMValueRef tail) {
-    LLVMValueRef is_above = em_fcmp(e, LLVMRealOGE, x, em_f32(e, 0));
-    return em_fmul(e, x, em_select(e, is_above, em_fsub(e, em_f32(e, 1), tail), tail));
+    LLVMValueRef rest = em_fsub(e, em_f32(e, 1), tail);
+    if (e->level->has_mask) return em_fmul(e, x, em_select(e, em_fcmp(e, LLVMRealOGE, x, em_f32(e, 0)), rest, tail));
+    return em_fmul(e, x, em_select(e, em_icmp(e, LLVMIntSLT, em_bits_of_f32(e, x), em_i32(e, 0)), tail, rest));
 }
 
-/* gelu: 4 ULP, or 4e-8 absolute: x Phi(x). Where the level has pieces (math_gelu), by those of the tail Phi(-a), 0
- * above 7.625. Here Phi(-a) = exp(-a^2/2) t P(t - 1/2), t = 1 / (1 + a / 2), and Phi(a) = 1 - Phi(-a): nothing
- * cancels on either side. The square is made exact in two parts: with fma, or from the upper 12 bits of a. At 14.6
- * Phi(-a) is 0. */
+/* gelu: 4 ULP, or 4e-8 absolute: x Phi(x). Where the level has pieces (math_gelu), by those of the tail Phi(-a).
+ * Here Phi(-a) = exp(-a^2/2) t P(t - 1/2), t = 1 / (1 + a / 2), and Phi(a) = 1 - Phi(-a): nothing cancels on either
+ * side. The square is made exact in two parts, from the upper 12 bits of a. At 14.6 Phi(-a) is 0. */
 static LLVMValueRef gelu_erf(emit *e, LLVMValueRef x) {
-    LLVMValueRef a = mi_min(e, em_f32(e, 14.6), em_fabs(e, x)), one = em_f32(e, 1), high, low;
-    if (e->level->has_fma) {
-        LLVMValueRef half = em_fmul(e, a, em_f32(e, -0.5));
-        high = em_fmul(e, a, half);
-        low = em_mad(e, a, half, em_fneg(e, high));
-    } else {
-        LLVMValueRef top = em_f32_of_bits(e, em_and(e, em_bits_of_f32(e, a), em_i32(e, (int32_t)0xfffff000u)));
-        high = em_fmul(e, em_fmul(e, top, top), em_f32(e, -0.5));
-        low = em_fmul(e, em_fmul(e, em_fsub(e, a, top), em_fadd(e, a, top)), em_f32(e, -0.5));
-    }
+    LLVMValueRef a = mi_min(e, em_f32(e, 14.6), em_fabs(e, x)), one = em_f32(e, 1);
+    LLVMValueRef top = em_f32_of_bits(e, em_and(e, em_bits_of_f32(e, a), em_i32(e, (int32_t)0xfffff000u)));
+    LLVMValueRef high = em_fmul(e, em_fmul(e, top, top), em_f32(e, -0.5));
+    LLVMValueRef low = em_fmul(e, em_fmul(e, em_fsub(e, a, top), em_fadd(e, a, top)), em_f32(e, -0.5));
     LLVMValueRef t = em_fdiv(e, one, em_mad(e, a, em_f32(e, 0.5), one));
     LLVMValueRef r = em_fmul(e, t, mi_poly(e, em_fsub(e, t, em_f32(e, 0.5)), gelu_p, 12));
     mi_exp_parts v = mi_exp_reduce(e, high, low);
@@ -86,6 +80,6 @@ static LLVMValueRef gelu_tanh(emit *e, LLVMValueRef x) {
 }
 
 LLVMValueRef math_gelu(emit *e, LLVMValueRef x) {
-    if (mi_has_pieces(e)) return gelu_of_tail(e, x, mi_gelu_tail_pieces(e, em_fabs(e, x), e->variant));
+    if (mi_has_gelu_pieces(e)) return gelu_of_tail(e, x, mi_gelu_tail_pieces(e, em_fabs(e, x), e->variant));
     return e->variant ? gelu_tanh(e, x) : gelu_erf(e, x);
 }

@@ -33,9 +33,11 @@ LLVMValueRef mi_scalef(emit *e, LLVMValueRef x, LLVMValueRef k); /* x * 2^floor(
 LLVMValueRef mi_getexp(emit *e, LLVMValueRef x);                 /* floor(log2 |x|) */
 LLVMValueRef mi_getmant(emit *e, LLVMValueRef x);                /* x / 2^n in [0.75, 1.5); NaN below 0 */
 
-/* math_pieces.c: where the level has AVX-512, at any width. Of a >= 0 or NaN: tanh(a) and erf(a) within 2 ULP; the
- * upper tail of the normal distribution, or what the tanh form of gelu has for it, within 4e-8 / a, 0 above 7.625. */
+/* math_pieces.c: where the level has AVX-512 (of gelu: AVX2), at any width. Of a >= 0 or NaN: tanh(a) and erf(a) within
+ * 2 ULP; the upper tail of the normal distribution, or what the tanh form of gelu has for it, within 4e-8 / a, 0 above
+ * 7.625 (6.5). */
 bool mi_has_pieces(const emit *e);
+bool mi_has_gelu_pieces(const emit *e);
 LLVMValueRef mi_tanh_pieces(emit *e, LLVMValueRef a);
 LLVMValueRef mi_erf_pieces(emit *e, LLVMValueRef a);
 LLVMValueRef mi_gelu_tail_pieces(emit *e, LLVMValueRef a, bool is_tanh);

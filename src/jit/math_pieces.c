@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* math_pieces.c: functions of |x| as a polynomial in each of 32 pieces, whose coefficients lie in registers and are
  * looked up by AVX-512's permutation of two of them: no division, no exp, and one path for all arguments. The
- * permutation takes the low five bits of its index.
+ * permutation takes the low five bits of its index. AVX2's permutation of one register takes the low three: 8 pieces.
  *
  * Where the error is to be small beside a result that goes to 0 with |x|, pieces are numbered by bits 21 to 25 of the
  * float: four an octave, eight octaves (which wrap around by themselves) from 2^-4 on; the first one goes down to 0.
- * Degree 5. Else all pieces are 1/4 wide, and have degree 4. */
+ * Degree 5. Else all pieces are 1/4 wide, and have degree 4; 8 of them are 1 wide, and have degree 7. */
 #include "jit/math_impl.h"
+#include <string.h>
 
-enum { PIECES = 32, HALF = PIECES / 2, COLUMNS = 7, SHIFT = 21, QUARTER_COLUMNS = 5 };
+enum { PIECES = 32, HALF = PIECES / 2, COLUMNS = 7, SHIFT = 21, QUARTER_COLUMNS = 5, UNITS = 8 };
 
 /* clang-format off: an octave a line, of quarters an integer a line; scripts/minimax.py makes them. Errors are
- * relative, those of quarters absolute: of a times the tail. */
+ * relative, those of quarters and units absolute: of a times the tail. */
 /* tanh_pieces: error 2^-25.0 */
 static const float tanh_pieces[COLUMNS][PIECES] = {
     {0x1.1ffe98p+1f, 0x1.5fff4ep+1f, 0x1.a000c4p+1f, 0x1.e0002ap+1f,
@@ -216,12 +217,50 @@ static const float gelu_tanh_quarters[QUARTER_COLUMNS][PIECES] = {
      0x1.03af18p-28f, 0x1.f87462p-32f, 0x1.9af666p-35f, 0x1.171e06p-38f,
      0x1.3a2a42p-42f, 0x1.233832p-46f, 0x1.b9e63ep-51f, 0},
 };
+/* gelu_units: error 2^-26.0 */
+static const float gelu_units[UNITS][UNITS] = {
+    {0x1p-1f, 0x1.44ed0cp-3f, 0x1.74bcf4p-6f, 0x1.61de2p-10f,
+     0x1.09adap-15f, 0x1.33cf7cp-22f, 0x1.0f5486p-30f, 0},
+    {-0x1.988454p-2f, -0x1.ef8e58p-3f, -0x1.ba4b44p-5f, -0x1.2271bcp-8f,
+     -0x1.18aa98p-13f, -0x1.8f2fap-20f, -0x1.a1ed4p-28f, 0},
+    {0x1.ec0cdep-22f, 0x1.ef8dfp-4f, 0x1.ba4c36p-5f, 0x1.b3aa06p-8f,
+     0x1.18a90ep-12f, 0x1.f2bf02p-19f, 0x1.387ff4p-26f, 0},
+    {0x1.105164p-4f, 0x1.3e66d8p-28f, -0x1.ba4b5ap-6f, -0x1.834f3ep-8f,
+     -0x1.5ebc76p-12f, -0x1.8ddce8p-18f, -0x1.2d2456p-25f, 0},
+    {0x1.7859c8p-15f, -0x1.4a3ae4p-6f, 0x1.26471ap-8f, 0x1.b3f4ccp-9f,
+     0x1.2ff36ap-12f, 0x1.c80db4p-18f, 0x1.ad78d4p-25f, 0},
+    {-0x1.4c4028p-7f, 0x1.080b2ep-8f, 0x1.271542p-9f, -0x1.20d0aep-10f,
+     -0x1.7f0c5ap-13f, -0x1.993676p-18f, -0x1.f9eebep-25f, 0},
+    {0x1.56a088p-12f, 0x1.00b7cep-9f, -0x1.52ddb4p-10f, 0x1.83f47ap-14f,
+     0x1.5fab6ap-14f, 0x1.232566p-18f, 0x1.d37834p-25f, 0},
+    {0x1.d82644p-11f, -0x1.7fc314p-11f, 0x1.ae4f6p-14f, 0x1.2ae5a4p-14f,
+     -0x1.832ffap-16f, -0x1.e19d36p-20f, -0x1.c4f822p-26f, 0},
+};
+/* gelu_tanh_units: error 2^-26.2 */
+static const float gelu_tanh_units[UNITS][UNITS] = {
+    {0x1p-1f, 0x1.453d22p-3f, 0x1.73ef86p-6f, 0x1.3dd712p-10f,
+     0x1.26a266p-16f, 0x1.89f9d4p-25f, 0x1.f12676p-37f, 0},
+    {-0x1.988454p-2f, -0x1.ef2634p-3f, -0x1.bda57ep-5f, -0x1.178baap-8f,
+     -0x1.71d232p-14f, -0x1.56128cp-22f, -0x1.1c92e4p-33f, 0},
+    {0x1.f512eep-22f, 0x1.ee60cep-4f, 0x1.bbc116p-5f, 0x1.b82aeap-8f,
+     0x1.b0a0b6p-13f, 0x1.1ae8eap-20f, 0x1.3843d2p-31f, 0},
+    {0x1.11aa4ap-4f, -0x1.af2d3ep-12f, -0x1.b3ed34p-6f, -0x1.907852p-8f,
+     -0x1.367b18p-12f, -0x1.280628p-19f, -0x1.cad8dcp-30f, 0},
+    {0x1.8451a6p-15f, -0x1.47bb62p-6f, 0x1.19601cp-8f, 0x1.bdb86ep-9f,
+     0x1.2e1d2p-12f, 0x1.bf0aeep-19f, 0x1.0db404p-28f, 0},
+    {-0x1.53e864p-7f, 0x1.18d654p-8f, 0x1.1378cp-9f, -0x1.133592p-10f,
+     -0x1.9dde66p-13f, -0x1.08037p-18f, -0x1.f173cp-28f, 0},
+    {0x1.629652p-12f, 0x1.f54b44p-10f, -0x1.3b7844p-10f, 0x1.a1a9b8p-15f,
+     0x1.86eb4ep-14f, 0x1.cac41cp-19f, 0x1.21e956p-27f, 0},
+    {0x1.f0460ep-11f, -0x1.a84a3ep-11f, 0x1.0a4cep-13f, 0x1.370214p-14f,
+     -0x1.9b6774p-16f, -0x1.999d2p-20f, -0x1.276eecp-28f, 0},
+};
 /* clang-format on */
 
 typedef struct piece_table {
     const char *name; /* of the constant that single elements are read from */
-    const float (*column)[PIECES];
-    int n_columns;
+    const float *at;  /* [column][piece] */
+    int n_columns, n_pieces;
 } piece_table;
 
 static LLVMValueRef row_of(emit *e, const float *c, int first, int n) {
@@ -237,16 +276,20 @@ static LLVMValueRef lanes_of(emit *e, LLVMValueRef v, int first, int n) {
     return LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(index, (unsigned)n), "");
 }
 
-/* Elements index % 32 of a column: 16 at a time. */
-static LLVMValueRef permute(emit *e, const float *column, LLVMValueRef index) {
-    static const char name[] = "llvm.x86.avx512.vpermi2var.ps.512";
-    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID(name, sizeof name - 1), NULL, 0);
-    LLVMValueRef args[3] = {row_of(e, column, 0, HALF), index, row_of(e, column, HALF, HALF)}, out = NULL;
-    if (e->lanes == HALF) return LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, args, 3, "");
-    for (int first = 0; first < e->lanes; first += HALF) { /* another width: blocks that are transposed */
-        int n = e->lanes - first < HALF ? e->lanes - first : HALF;
-        args[1] = lanes_of(e, index, first, HALF);
-        LLVMValueRef v = LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, args, 3, "");
+/* Elements index % n_pieces of a column, as many at a time as the permutation has lanes. */
+static LLVMValueRef permute(emit *e, const piece_table *t, const float *column, LLVMValueRef index) {
+    const bool is_wide = t->n_pieces == PIECES;
+    const char *name = is_wide ? "llvm.x86.avx512.vpermi2var.ps.512" : "llvm.x86.avx2.permps";
+    const int lanes = is_wide ? HALF : UNITS;
+    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID(name, strlen(name)), NULL, 0);
+    LLVMValueRef args[3] = {row_of(e, column, 0, lanes), index, NULL}, out = NULL;
+    if (is_wide) args[2] = row_of(e, column, HALF, HALF);
+    const unsigned n_args = is_wide ? 3 : 2;
+    if (e->lanes == lanes) return LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, args, n_args, "");
+    for (int first = 0; first < e->lanes; first += lanes) { /* another width: blocks that are transposed */
+        int n = e->lanes - first < lanes ? e->lanes - first : lanes;
+        args[1] = lanes_of(e, index, first, lanes);
+        LLVMValueRef v = LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, args, n_args, "");
         for (int i = 0; i < n; i++) {
             LLVMValueRef lane = LLVMBuildExtractElement(e->b, v, LLVMConstInt(e->t_i32, (unsigned)i, 0), "");
             LLVMValueRef to = LLVMConstInt(e->t_i32, (unsigned)(first + i), 0);
@@ -258,19 +301,19 @@ static LLVMValueRef permute(emit *e, const float *column, LLVMValueRef index) {
 
 /* By the permutation, or one element from memory, where the columns of a table are a constant of the module. */
 static LLVMValueRef look_up(emit *e, const piece_table *t, int column, LLVMValueRef index) {
-    if (e->lanes > 1) return permute(e, t->column[column], index);
+    const int first = column * t->n_pieces, n = t->n_columns * t->n_pieces;
+    if (e->lanes > 1) return permute(e, t, t->at + first, index);
     LLVMValueRef global = LLVMGetNamedGlobal(e->mod, t->name);
     if (!global) {
-        const int n = t->n_columns * PIECES;
         LLVMValueRef v[COLUMNS * PIECES];
-        for (int i = 0; i < n; i++) v[i] = LLVMConstReal(e->t_f32, (double)t->column[i / PIECES][i % PIECES]);
+        for (int i = 0; i < n; i++) v[i] = LLVMConstReal(e->t_f32, (double)t->at[i]);
         global = LLVMAddGlobal(e->mod, LLVMArrayType2(e->t_f32, (unsigned)n), t->name);
         LLVMSetInitializer(global, LLVMConstArray2(e->t_f32, v, (unsigned)n));
         LLVMSetGlobalConstant(global, 1);
         LLVMSetLinkage(global, LLVMPrivateLinkage);
         LLVMSetAlignment(global, 64);
     }
-    LLVMValueRef at = em_add(e, em_and(e, index, em_i32(e, PIECES - 1)), em_i32(e, column * PIECES));
+    LLVMValueRef at = em_add(e, em_and(e, index, em_i32(e, t->n_pieces - 1)), em_i32(e, first));
     return LLVMBuildLoad2(e->b, e->t_f32, LLVMBuildGEP2(e->b, e->t_f32, global, &at, 1, ""), "");
 }
 
@@ -287,33 +330,36 @@ static LLVMValueRef by_octaves(emit *e, const piece_table *t, LLVMValueRef a) {
     return polynomial(e, t, 1, em_fsub(e, a, look_up(e, t, 0, index)), index);
 }
 
-/* Four pieces from one integer to the next, around the quarters, up to 31: adding 1.5 * 2^21 rounds to quarters, which
- * the last bits of the sum count. Additions do not keep the units busy that multiply. */
-static LLVMValueRef by_quarters(emit *e, const piece_table *t, LLVMValueRef a) {
-    a = mi_min(e, em_f32(e, 7.75), a);
-    LLVMValueRef by = em_f32(e, 0x1.8p21), sum = em_fadd(e, a, by), h = em_fsub(e, a, em_fsub(e, sum, by));
+/* Pieces of one width, around its multiples, up to the last one's: adding 1.5 * 2^23 widths rounds to them, and the last
+ * bits of the sum count them. Additions do not keep the units busy that multiply. */
+static LLVMValueRef by_even_pieces(emit *e, const piece_table *t, double width, LLVMValueRef a) {
+    a = mi_min(e, em_f32(e, (t->n_pieces - 1) * width), a);
+    LLVMValueRef by = em_f32(e, 0x1.8p23 * width), sum = em_fadd(e, a, by), h = em_fsub(e, a, em_fsub(e, sum, by));
     return polynomial(e, t, 0, h, em_bits_of_f32(e, sum));
 }
 
 bool mi_has_pieces(const emit *e) { return e->level->has_mask; }
+bool mi_has_gelu_pieces(const emit *e) { return e->level->vector_bytes >= 32 && !ir_level_is_gpu(e->k->level); }
 
 /* From 10 on the result is 1. */
 LLVMValueRef mi_tanh_pieces(emit *e, LLVMValueRef a) {
-    static const piece_table table = {"fk_tanh", tanh_pieces, COLUMNS};
+    static const piece_table table = {"fk_tanh", tanh_pieces[0], COLUMNS, PIECES};
     return by_octaves(e, &table, mi_min(e, em_f32(e, 10), a));
 }
 
 /* a / 4 and pieces of the rest: the slope at 0 is irrational, and rounding the smaller one counts less. From 4 on the
  * result is 1. */
 LLVMValueRef mi_erf_pieces(emit *e, LLVMValueRef a) {
-    static const piece_table table = {"fk_erf", erf_pieces, COLUMNS};
+    static const piece_table table = {"fk_erf", erf_pieces[0], COLUMNS, PIECES};
     a = mi_min(e, em_f32(e, 4), a);
     return em_mad(e, a, em_f32(e, 0.25), by_octaves(e, &table, a));
 }
 
-/* Above 7.625 0. */
+/* 0 above 7.625 by quarters, above 6.5 by units. */
 LLVMValueRef mi_gelu_tail_pieces(emit *e, LLVMValueRef a, bool is_tanh) {
-    static const piece_table table[2] = {{"fk_gelu", gelu_quarters, QUARTER_COLUMNS},
-                                         {"fk_gelu_tanh", gelu_tanh_quarters, QUARTER_COLUMNS}};
-    return by_quarters(e, &table[is_tanh], a);
+    static const piece_table quarters[2] = {{"fk_gelu", gelu_quarters[0], QUARTER_COLUMNS, PIECES},
+                                            {"fk_gelu_tanh", gelu_tanh_quarters[0], QUARTER_COLUMNS, PIECES}},
+                             units[2] = {{"fk_gelu", gelu_units[0], UNITS, UNITS},
+                                         {"fk_gelu_tanh", gelu_tanh_units[0], UNITS, UNITS}};
+    return mi_has_pieces(e) ? by_even_pieces(e, &quarters[is_tanh], 0.25, a) : by_even_pieces(e, &units[is_tanh], 1, a);
 }
