@@ -217,6 +217,7 @@ TABLES = {
     "exp_p": lambda k: fit(k, lambda x: exp(x) - 1 - x, "-" + H, H, 5, exp, 2),
     "exp2_p": lambda k: fit(k, lambda x: mpf(2) ** x - 1, "-0.5", "0.5", 6, lambda x: mpf(2) ** x, 1),
     "weight_p": lambda k: fit(k, lambda x: mpf(2) ** x - 1, "0", "1", 5, lambda x: mpf(2) ** x, 1),
+    "weight_near_p": lambda k: fit(k, lambda x: mpf(2) ** x - 1, "-0.5", "0.5", 5, lambda x: mpf(2) ** x, 1),
     "expm1_p": lambda k: fit(k, lambda x: expm1(x) - x, "-" + H, H, 6, expm1, 2),
     "tanh_p": lambda k: fit(k, lambda x: tanh(x) - x, "0", "0.55", 5, tanh, 3, 2),
     "tanh_pieces": lambda k: fit_pieces(k, tanh, 10, tanh),

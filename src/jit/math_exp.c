@@ -26,6 +26,10 @@ static const float exp2_p[6] = {
 static const float weight_p[5] = {
     0x1.62e4bap-1f, 0x1.ebdb6ap-3f, 0x1.c91c0ep-5f, 0x1.277c3p-7f, 0x1.e968aep-10f,
 };
+/* weight_near_p: error 2^-23.4 */
+static const float weight_near_p[5] = {
+    0x1.62e42ap-1f, 0x1.ebf9cp-3f, 0x1.c6b6cp-5f, 0x1.3ce94p-7f, 0x1.5be7cap-10f,
+};
 /* expm1_p: error 2^-31.1 */
 static const float expm1_p[6] = {
     0x1p-1f, 0x1.555554p-3f, 0x1.5554f8p-5f, 0x1.1112dep-7f, 0x1.6d3a34p-10f, 0x1.9e6558p-13f,
@@ -195,11 +199,20 @@ LLVMValueRef math_exp2(emit *e, LLVMValueRef x) {
     return mi_scale(e, mi_exp2_reduce(e, x), 0);
 }
 
-/* The reduction rounds down, as scalef does: there the instructions take x itself, minus infinity and NaN included, and
- * there is no k. Other widths and levels: no result differs from 0 below -150. Error: 1.9 ULP. */
+/* With scalef the reduction rounds down, as that does: it takes x itself, minus infinity and NaN included, and there is
+ * no k. Else to nearest, and 2^(k + 64) is one float; the last product is the one that rounds, if it is subnormal. No
+ * result differs from 0 below -150. Error: 1.9 ULP. */
 LLVMValueRef math_weight(emit *e, LLVMValueRef x) {
     LLVMValueRef one = em_f32(e, 1);
-    if (mi_has_exponents(e) && e->lanes > 1) {
+    if (!mi_has_exponents(e)) {
+        LLVMValueRef magic = em_f32(e, MAGIC + 127 + 64);
+        x = mi_max(e, em_f32(e, -151), x);
+        LLVMValueRef biased = em_fadd(e, x, magic), f = em_fsub(e, x, em_fsub(e, biased, magic));
+        LLVMValueRef power = em_f32_of_bits(e, em_shl(e, em_bits_of_f32(e, biased), 23));
+        LLVMValueRef v = em_mad(e, mi_poly(e, f, weight_near_p, 5), f, one);
+        return em_fmul(e, em_fmul(e, v, power), em_f32(e, 0x1p-64));
+    }
+    if (e->lanes > 1) {
         LLVMValueRef f = fraction(e, x);
         return mi_scalef(e, em_mad(e, mi_poly(e, f, weight_p, 5), f, one), x);
     }
