@@ -135,7 +135,8 @@ def fit_units(name, f, n):
         h = [(lo + hi) / 2 - (hi - lo) / 2 * mp.cos(pi * (k + mpf(1) / 2) / 100) for k in range(100)]
         target, weight, c = [f(i + x) for x in h], [1 / f(i + x) if i > 2 else i + x for x in h], []
         while len(c) < n:
-            c.append(rounded(minimax([[x ** j for x in h] for j in range(len(c), n)], target, weight, n - len(c), 12)[0], 24))
+            powers = [[x ** j for x in h] for j in range(len(c), n)]
+            c.append(rounded(minimax(powers, target, weight, len(powers), 12)[0], 24))
             target = [t - c[-1] * x ** (len(c) - 1) for t, x in zip(target, h)]
         rows.append(c)
         worst = max([worst] + [abs(t * (i + x)) for t, x in zip(target, h)])

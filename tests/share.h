@@ -2,7 +2,7 @@
 #ifndef TESTS_SHARE_H
 #define TESTS_SHARE_H
 /* Of programs and cases that are much alike (other types, shapes, places of a change), ./check runs all, and
- * ./check --ci one in FUSOR_TEST_SHARE, always the same ones: every operator, kind of kernel and level is among them. */
+ * ./check --ci one in FUSOR_TEST_SHARE, always the same ones. Small sets, whose members differ in kind, are whole. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -238,7 +238,7 @@ static LLVMValueRef mish_of(emit *e, LLVMValueRef x) {
 }
 
 static LLVMValueRef gelu_of(emit *e, LLVMValueRef x) {
-    if (mi_has_gelu_pieces(e)) return NULL; /* 0.10 ns an element, either form; these 0.25 and 0.14 (EPYC 9005) */
+    if (mi_has_gelu_pieces(e)) return NULL; /* at v4 0.10 ns an element, either form; these 0.25 and 0.14 (EPYC 9005) */
     LLVMValueRef one = em_f32(e, 1);
     if (e->variant) {
         const double c = 2 * 0.79788456080286535588; /* 2 sqrt(2 / pi) */

@@ -330,8 +330,8 @@ static LLVMValueRef by_octaves(emit *e, const piece_table *t, LLVMValueRef a) {
     return polynomial(e, t, 1, em_fsub(e, a, look_up(e, t, 0, index)), index);
 }
 
-/* Pieces of one width, around its multiples, up to the last one's: adding 1.5 * 2^23 widths rounds to them, and the last
- * bits of the sum count them. Additions do not keep the units busy that multiply. */
+/* Pieces of one width, around its multiples, up to the last one's: adding 1.5 * 2^23 widths rounds to them, and the
+ * last bits of the sum count them. Additions do not keep the units busy that multiply. */
 static LLVMValueRef by_even_pieces(emit *e, const piece_table *t, double width, LLVMValueRef a) {
     a = mi_min(e, em_f32(e, (t->n_pieces - 1) * width), a);
     LLVMValueRef by = em_f32(e, 0x1.8p23 * width), sum = em_fadd(e, a, by), h = em_fsub(e, a, em_fsub(e, sum, by));
@@ -339,7 +339,7 @@ static LLVMValueRef by_even_pieces(emit *e, const piece_table *t, double width, 
 }
 
 bool mi_has_pieces(const emit *e) { return e->level->has_mask; }
-bool mi_has_gelu_pieces(const emit *e) { return e->level->vector_bytes >= 32 && !ir_level_is_gpu(e->k->level); }
+bool mi_has_gelu_pieces(const emit *e) { return e->level->vector_bytes >= 32; }
 
 /* From 10 on the result is 1. */
 LLVMValueRef mi_tanh_pieces(emit *e, LLVMValueRef a) {

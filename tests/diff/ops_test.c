@@ -153,7 +153,7 @@ static bool is_program_for_us(const char *text) {
 }
 #define IS_PROGRAM_FOR_US is_program_for_us
 /* Contractions take most of the test's time, for their code: all sizes of a program have one level, which its text
- * chooses, in f32 one more. So a shape has every level in some of the types. */
+ * chooses, in f32 one more (not in a share). So a shape has every level in some of the types. */
 static int choose_level(uint64_t from, uint32_t levels) {
     int chosen = (int)(from % (uint64_t)(rt_host_level() + 1));
     while (!(levels >> chosen & 1)) chosen = (chosen + 1) % (rt_host_level() + 1);
@@ -162,7 +162,8 @@ static int choose_level(uint64_t from, uint32_t levels) {
 static bool has_level(const char *text, ir_level level, uint32_t levels) {
     if (!(levels >> level & 1) || !is_contraction(text)) return levels >> level & 1;
     const int chosen = choose_level(hash_of(text), levels);
-    return (int)level == chosen || (strstr(text, "f32[") && (int)level == choose_level((uint64_t)chosen + 1, levels));
+    if ((int)level == chosen) return true;
+    return test_share() == 1 && strstr(text, "f32[") && (int)level == choose_level((uint64_t)chosen + 1, levels);
 }
 /* Fused, and unfused: at every level, contractions at the first that their text chooses. */
 static int n_fusions(const char *text, ir_level level, uint32_t levels) {
@@ -1608,6 +1609,7 @@ static void row_agrees(ir_op op) {
     is_of_rows = true;
     first_of_row = 0;
     for (ir_dtype t = 1; t < IR_DTYPE_COUNT; t++) {
+        if (t == FUSOR_F32) first_of_row = 0; /* of f32 there is one too */
         if (!(info->classes & ir_dtypes[t].cls) && info->kind != IR_KIND_CONVERT) continue;
         if (!IS_TYPE_FOR_US(op, t)) continue;
         switch (info->kind) {
