@@ -47,20 +47,29 @@ def minimax(basis, target, weight, n, rounds=24):
     return kept
 
 
-def fit(name, g, lo, hi, n, weight, shift=0, step=1, bits=24, points=None, one_by_one=None):
-    """one_by_one: how many coefficients are rounded before the rest is fitted; None: all."""
-    lo, hi, points = mpf(lo), mpf(hi), points or max(120, 12 * n)
-    xs = [(lo + hi) / 2 - (hi - lo) / 2 * mp.cos(pi * (i + mpf(1) / 2) / points) for i in range(points)]
-    xs = [x for x in xs if abs(x) > mpf(2) ** -30]
-    target, w = [g(x) for x in xs], [1 / abs(weight(x)) for x in xs]
-    powers = [[x ** (shift + step * j) for x in xs] for j in range(n)]
+def chebyshev(lo, hi, points):
+    return [(lo + hi) / 2 - (hi - lo) / 2 * mp.cos(pi * (i + mpf(1) / 2) / points) for i in range(points)]
+
+
+def fit_rounded(powers, target, weight, bits, one_by_one, rounds):
+    """powers[j][i], target[i], weight[i] on a grid; returns rounded coefficients, and what they leave of the target."""
     done = []
-    while len(done) < n:
+    while len(done) < len(powers):
         j = len(done)
-        c = minimax(powers[j:], target, w, n - j, 24 if one_by_one is None else 12)
+        c = minimax(powers[j:], target, weight, len(powers) - j, rounds)
         for v in c if one_by_one is not None and j >= one_by_one else c[:1]:
             target = [t - rounded(v, bits) * p for t, p in zip(target, powers[len(done)])]
             done.append(rounded(v, bits))
+    return done, target
+
+
+def fit(name, g, lo, hi, n, weight, shift=0, step=1, bits=24, points=None, one_by_one=None):
+    """one_by_one: how many coefficients are rounded before the rest is fitted; None: all."""
+    lo, hi, points = mpf(lo), mpf(hi), points or max(120, 12 * n)
+    xs = [x for x in chebyshev(lo, hi, points) if abs(x) > mpf(2) ** -30]
+    target, w = [g(x) for x in xs], [1 / abs(weight(x)) for x in xs]
+    powers = [[x ** (shift + step * j) for x in xs] for j in range(n)]
+    done, target = fit_rounded(powers, target, w, bits, one_by_one, 24 if one_by_one is None else 12)
     worst = max(abs(t * v) for t, v in zip(target, w))
     text = [re.sub(r"\.?0*p", "p", float(c).hex()) + ("f" if bits == 24 else "") for c in done]
     print("/* %s: error 2^%.1f */" % (name, float(mp.log(worst, 2))))
@@ -131,15 +140,11 @@ def fit_units(name, f, n):
     """The same in 8 pieces, h = a - i. From 2.5 on errors are made small beside f(a), so that none changes its sign."""
     rows, worst = [], mpf(0)
     for i in range(7):
-        lo, hi = mpf(-1) / 2 if i else mpf(0), mpf(1) / 2
-        h = [(lo + hi) / 2 - (hi - lo) / 2 * mp.cos(pi * (k + mpf(1) / 2) / 100) for k in range(100)]
-        target, weight, c = [f(i + x) for x in h], [1 / f(i + x) if i > 2 else i + x for x in h], []
-        while len(c) < n:
-            powers = [[x ** j for x in h] for j in range(len(c), n)]
-            c.append(rounded(minimax(powers, target, weight, len(powers), 12)[0], 24))
-            target = [t - c[-1] * x ** (len(c) - 1) for t, x in zip(target, h)]
+        h = chebyshev(mpf(-1) / 2 if i else mpf(0), mpf(1) / 2, 100)
+        weight = [1 / f(i + x) if i > 2 else i + x for x in h]
+        c, left = fit_rounded([[x ** j for x in h] for j in range(n)], [f(i + x) for x in h], weight, 24, None, 12)
         rows.append(c)
-        worst = max([worst] + [abs(t * (i + x)) for t, x in zip(target, h)])
+        worst = max([worst] + [abs(t * (i + x)) for t, x in zip(left, h)])
     rows.append([mpf(0)] * n)
     print_pieces(name, worst, rows, "UNITS", "UNITS")
 

@@ -51,8 +51,9 @@ LLVMValueRef math_erfc(emit *e, LLVMValueRef x) {
 /* x times the tail of |x| or what is left of 1: a subtraction in some lanes. A blend takes the sign itself. */
 static LLVMValueRef gelu_of_tail(emit *e, LLVMValueRef x, LLVMValueRef tail) {
     LLVMValueRef rest = em_fsub(e, em_f32(e, 1), tail);
-    if (e->level->has_mask) return em_fmul(e, x, em_select(e, em_fcmp(e, LLVMRealOGE, x, em_f32(e, 0)), rest, tail));
-    return em_fmul(e, x, em_select(e, em_icmp(e, LLVMIntSLT, em_bits_of_f32(e, x), em_i32(e, 0)), tail, rest));
+    LLVMValueRef is_below = e->level->has_mask ? em_fcmp(e, LLVMRealOLT, x, em_f32(e, 0))
+                                               : em_icmp(e, LLVMIntSLT, em_bits_of_f32(e, x), em_i32(e, 0));
+    return em_fmul(e, x, em_select(e, is_below, tail, rest));
 }
 
 /* gelu: 4 ULP, or 4e-8 absolute: x Phi(x). Where the level has pieces (math_gelu), by those of the tail Phi(-a).

@@ -190,8 +190,8 @@ static bool choose_target(int i, uint32_t levels, const char *text, ir_target *o
 #define N_PROCESSES IR_OP_COUNT
 #endif
 
-static UNUSED bool is_of_rows; /* a program of the rows of ops.def, not of a test of its own */
-static UNUSED uint64_t first_of_row;
+static bool is_of_rows; /* a program of the rows of ops.def, not of a test of its own */
+static uint64_t first_of_row;
 #ifndef IS_ALWAYS_FOR_US /* f32 is the type that has all forms of a kernel */
 #define IS_ALWAYS_FOR_US(text) (strstr(text, "f32[") != NULL)
 #endif
