@@ -134,7 +134,7 @@ int fu_file_set_size(int fd, size_t bytes) {
 
 /* Names of files that are being made. One more than there is room for is not listed. */
 static struct {
-    atomic_int state; /* 0: free, 1: its name is being written, 2: there is such a file */
+    atomic_int state; /* 0: free, 1: its name is being written, 2: there may be such a file */
     char name[PATH_MAX];
 } temps[8];
 enum { N_TEMPS = sizeof temps / sizeof *temps };
@@ -161,21 +161,21 @@ void fu_file_unlink_temps(void) {
 static int write_temp(const char *path, unsigned mode, bool is_exact, const fu_part *parts, int n) {
     static atomic_uint serial;
     char temp[PATH_MAX];
-    int fd = -1, e = 0, listed = -1;
+    int fd = -1, e = EEXIST, listed = -1;
     /* The name has the process, a counter and the time: threads, processes and what a killed process of the same id
      * (another PID namespace) left behind do not meet; where they do, O_EXCL says so and the next name is tried. */
-    for (int attempt = 0; attempt < 16 && fd < 0; attempt++) {
+    for (int attempt = 0; attempt < 16 && e == EEXIST; attempt++) {
         struct timespec t;
         clock_gettime(CLOCK_MONOTONIC, &t);
         int length = snprintf(temp, sizeof temp, "%s.tmp%lx-%x-%lx", path, (long)getpid(),
                               atomic_fetch_add(&serial, 1) + 1, (unsigned long)t.tv_nsec);
         if (length < 0 || (size_t)length >= sizeof temp) return ENAMETOOLONG;
+        listed = list_temp(temp); /* before there is one: a signal may come between any two instructions */
         fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, (mode_t)mode);
         e = fd < 0 ? errno : 0;
-        if (e && e != EEXIST) return e;
-        if (!e) listed = list_temp(temp);
+        if (e) unlist_temp(listed);
     }
-    if (fd < 0) return e;
+    if (e) return e;
     if (is_exact && fchmod(fd, (mode_t)mode)) e = 0; /* a file system without modes */
     e = fu_write_parts(fd, parts, n);
     /* A full quota may show at close only (NFS). */

@@ -196,7 +196,12 @@ Test(device_auto, small_lazy_tensors_are_the_cpus) {
     float x[3] = {1, 2, 3}, y[3];
     fusor_tensor t = fusor_mul(fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(3)), 2);
     cr_assert_eq(device_of(t), 0);
-    for (int i = 0; i < 100; i++) OK(fusor_read(fusor_add(t, i), y, sizeof y));
+    for (int i = 0; i < 100; i++) {
+        OK(fusor_read(fusor_add(t, i), y, sizeof y));
+        /* A machine that is busy may need longer here than a GPU is expected to: what is asked is not how busy it is. */
+        for (int k = 0; k < RT_SELECT_KEPT; k++)
+            rt_select_tell(ctx->select, lazy_get_stats(ctx).last_key, RT_SIDE_CPU, 1e3);
+    }
     cr_assert(y[0] == 101 && y[2] == 105);
     cr_assert_eq(launches(), 0);
     fusor_context_free(ctx);

@@ -34,6 +34,12 @@ static void fini(void) {
     snprintf(command, sizeof command, "chmod -R u+w %s; rm -rf %s", dir, dir);
     cr_assert_eq(system(command), 0);
 }
+/* A test that is skipped does not come to its end. */
+#define SKIP(reason) \
+    do { \
+        fini(); \
+        cr_skip(reason); \
+    } while (0)
 TestSuite(cache_api, .init = init, .fini = fini, .timeout = 120);
 
 static fusor_context *new_context(const char *where, uint32_t flags, const char *target) {
@@ -90,7 +96,7 @@ static void entry_path(char *path, size_t room) {
 }
 
 Test(cache_api, counters_over_processes) {
-    if (!has_module()) cr_skip("no code generation module");
+    if (!has_module()) SKIP("no code generation module");
     int64_t since = -1;
     fusor_cache_stats s = totals(&since);
     cr_assert(s.misses == 0 && since == 0);
@@ -127,7 +133,7 @@ Test(cache_api, counters_over_processes) {
 
 /* The counters may vanish or be damaged at any time: they begin anew, and nothing else happens. */
 Test(cache_api, damaged_counters) {
-    if (!has_module()) cr_skip("no code generation module");
+    if (!has_module()) SKIP("no code generation module");
     compile_in(PROGRAM("relu"));
     char path[256], command[600];
     snprintf(path, sizeof path, "%s/stats", dir);
@@ -183,7 +189,7 @@ static void ask(fusor_context *ctx, const char *text) {
 }
 
 Test(cache_api, why) {
-    if (!has_module()) cr_skip("no code generation module");
+    if (!has_module()) SKIP("no code generation module");
     fusor_context *ctx = new_context(dir, 0, NULL);
     ask(ctx, PROGRAM("relu"));
     cr_assert(!last.is_hit);
@@ -226,7 +232,7 @@ Test(cache_api, why) {
 }
 
 Test(cache_api, bundles_from_file_and_memory) {
-    if (!has_module()) cr_skip("no code generation module");
+    if (!has_module()) SKIP("no code generation module");
     char bundle[256];
     int64_t n = 0;
     snprintf(bundle, sizeof bundle, "%s/app.fbundle", dir);
@@ -267,7 +273,7 @@ Test(cache_api, bundles_from_file_and_memory) {
 
 /* A bundle of a lower level serves before anything is compiled; not where somebody named the level. */
 Test(cache_api, lower_levels) {
-    if (!has_module() || rt_host_level() <= IR_LEVEL_V2) cr_skip("no module, or no lower level");
+    if (!has_module() || rt_host_level() <= IR_LEVEL_V2) SKIP("no module, or no lower level");
     char bundle[256];
     snprintf(bundle, sizeof bundle, "%s/app.fbundle", dir);
     fusor_context *ctx = new_context(dir, 0, "x86-64-v2");
@@ -300,7 +306,7 @@ Test(cache_api, features_that_came_later) {
     ir_target host = {(ir_level)rt_host_level(), 0};
     if (has_module() && host.level == IR_LEVEL_V4)
         host.features = rt_host_extras(host.level) & (IR_FEATURE_VNNI | IR_FEATURE_BF16);
-    if (!(host.features & IR_FEATURE_BF16)) cr_skip("no module, or no bf16");
+    if (!(host.features & IR_FEATURE_BF16)) SKIP("no module, or no bf16");
     char bundle[256], name[IR_TARGET_MAX];
     snprintf(bundle, sizeof bundle, "%s/app.fbundle", dir);
     fusor_executable *exe = NULL;
