@@ -445,6 +445,25 @@ static ir_id nothing(const einsum *v, const ir_node *n) {
     return ir_expand_finish(v->c, ir_expand_op(v->c, IR_OP_FULL, 1, &zero, attr, 2, 0), n->in[0]);
 }
 
+/* y, or zeros where a label of `early` has no elements: what nothing() is for, of sizes with names. */
+static ir_id unless_empty(const einsum *v, const ir_node *n, const ir_einsum *e, ir_labels early, ir_id y) {
+    int64_t size;
+    ir_id is_empty = 0;
+    for (uint32_t i = 0; i < e->n; i++)
+        for (unsigned d = 0; d < e->in[i].rank; d++) {
+            const unsigned l = e->in[i].label[d];
+            if (!(early & bit(l)) || ir_size_is_const(v->s, v->size[l], &size)) continue;
+            early &= ~bit(l);
+            const ir_id is_0 =
+                binary(v, IR_OP_EQ, ir_expand_count(v->c, n->in[i], 1u << d), ir_add_literal(v->g, FUSOR_I64, 0));
+            is_empty = is_0 && is_empty ? binary(v, IR_OP_OR, is_empty, is_0) : is_0;
+            if (!is_empty) return 0;
+        }
+    if (!is_empty || !y) return y;
+    const ir_id zero = ir_add_literal(v->g, ir_at(v->g, y)->dtype, 0);
+    return ir_expand_op(v->c, IR_OP_SELECT, 3, (ir_id[]){is_empty, zero, y}, NULL, 0, 0);
+}
+
 static ir_id expand(const ir_expand *c, const ir_node *n, bool has_kernels) {
     einsum v = {.c = c,
                 .g = c->rw->to,
@@ -454,7 +473,7 @@ static ir_id expand(const ir_expand *c, const ir_node *n, bool has_kernels) {
                 .t = ir_node_accumulator(c->rw->to, n)};
     const ir_einsum e = ir_einsum_of(v.g, v.arena, n);
     const uint32_t count = e.n;
-    ir_labels *term_labels = FU_NEW_N(v.arena, ir_labels, count), out = 0;
+    ir_labels *term_labels = FU_NEW_N(v.arena, ir_labels, count), out = 0, early = 0; /* early: summed in a factor */
     ir_einsum_step *step = FU_NEW_N(v.arena, ir_einsum_step, count);
     term *terms = FU_NEW_N(v.arena, term, 2 * count), want = {.rank = 0};
     uint32_t uses[IR_EINSUM_LABELS] = {0};
@@ -483,18 +502,22 @@ static ir_id expand(const ir_expand *c, const ir_node *n, bool has_kernels) {
             if (uses[l] > ((term_labels[i] & bit(l)) != 0)) elsewhere |= bit(l);
         terms[i] = prepare(&v, n->in[i], &e.in[i], elsewhere);
         if (!terms[i].id) return 0;
+        if (count > 1) early |= term_labels[i] & ~elsewhere;
         term_labels[i] &= elsewhere;
     }
     if (!ir_einsum_order(v.arena, count, term_labels, out, v.volume, step))
         return ir_add_raw(v.g, n); /* for the reference */
     uint32_t last = 0;
     for (uint32_t s = 0; s + 1 < count; s++) {
+        const term *of[2] = {&terms[step[s].a], &terms[step[s].b]};
+        if (s + 2 < count) early |= labels_of(of[0]) & labels_of(of[1]) & ~step[s].kept;
         last = count + s;
         terms[last] = multiply(&v, terms[step[s].a], terms[step[s].b], step[s].kept, s + 2 == count ? &want : NULL);
         if (!terms[last].id) return 0;
     }
     const term result = ordered(&v, terms[last], want.label);
     ir_id y = reshape(&v, result.id, n->dim, n->rank);
+    if (ir_is_float(v.t)) y = unless_empty(&v, n, &e, early, y);
     return y ? ir_expand_finish(c, cast(&v, y, n->dtype), n->in[0]) : 0;
 }
 

@@ -4,6 +4,7 @@
 #include "fusor/fusor.h"
 #include "plan_test.h"
 #include <criterion/criterion.h>
+#include <math.h>
 
 static const char *const programs = "fusor 1\n"
                                     "func @f(%x: f32[N, 4], %y: f32[4, M]) -> f32[M, N] {\n"
@@ -81,6 +82,45 @@ Test(einsum, is_a_function) {
               fusor_error_message(ctx));
     cr_assert_eq(fusor_status_of(fusor_einsum(NULL, 2, in)), FUSOR_ERROR_ARGUMENT);
     cr_assert_eq(fusor_status_of(fusor_einsum("ij", 1, NULL)), FUSOR_ERROR_ARGUMENT);
+    fusor_context_free(ctx);
+}
+
+/* K is 0 at the call, and a sum over it is a factor of others, which are infinite: nothing is added, so 0. */
+Test(einsum, sums_of_nothing_are_0_beside_infinity) {
+    static const char *const program =
+        "func @a(%a: f32[2, K], %b: f32[2]) -> f32[2] { %y = einsum(\"nk,n->n\", %a, %b) return %y }\n"
+        "func @b(%a: f32[2, K], %b: f32[K, 3], %c: f32[3, 2]) -> f32[2] { %y = einsum(\"nk,km,mn->n\", %a, %b, %c)\n"
+        "  return %y }\n"
+        "func @c(%a: f32[2, K], %b: f32[2, K], %c: f32[2]) -> f32[2] { %y = einsum(\"nk,nk,n->n\", %a, %b, %c)\n"
+        "  return %y }\n"
+        "func @d(%a: f32[K, L], %b: f32[2]) -> f32[2] { %y = einsum(\"kl,n->n\", %a, %b) return %y }\n";
+    enum { MOST = 3 };
+    static const struct {
+        int n, rank[MOST];
+        int64_t shape[MOST][2];
+    } of[4] = {{2, {2, 1}, {{2, 0}, {2}}},
+               {3, {2, 2, 2}, {{2, 0}, {0, 3}, {3, 2}}},
+               {3, {2, 2, 1}, {{2, 0}, {2, 0}, {2}}},
+               {2, {2, 1}, {{4, 0}, {2}}}};
+    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
+    o.cache_dir = "";
+    fusor_context *ctx = fusor_context_new(&o);
+    float infinite[8];
+    for (int i = 0; i < 8; i++) infinite[i] = INFINITY;
+    for (int f = 0; f < 4; f++) {
+        fusor_executable *exe = NULL;
+        float y[2] = {1, 1};
+        fusor_buffer in[MOST] = {{0}}, out = {.data = y, .dtype = FUSOR_F32, .rank = 1, .shape = {2}};
+        for (int i = 0; i < of[f].n; i++) {
+            in[i] = (fusor_buffer){.data = infinite, .dtype = FUSOR_F32, .rank = of[f].rank[i]};
+            for (int d = 0; d < of[f].rank[i]; d++) in[i].shape[d] = of[f].shape[i][d];
+        }
+        cr_assert_eq(fusor_compile_text(ctx, program, (const char *[]){"a", "b", "c", "d"}[f], &exe), FUSOR_OK, "%s",
+                     fusor_error_message(ctx));
+        cr_assert_eq(fusor_executable_call(exe, of[f].n, in, 1, &out), FUSOR_OK, "%s", fusor_error_message(ctx));
+        cr_expect(y[0] == 0 && y[1] == 0, "@%c: %g, %g", 'a' + f, (double)y[0], (double)y[1]);
+        fusor_executable_free(exe);
+    }
     fusor_context_free(ctx);
 }
 
