@@ -41,7 +41,7 @@ LLVMValueRef math_softplus(emit *e, LLVMValueRef x) {
  * the absolute bound holds. */
 LLVMValueRef math_mish(emit *e, LLVMValueRef x) {
     LLVMValueRef two = em_f32(e, 2), held = mi_max(e, em_f32(e, -104), mi_min(e, em_f32(e, 20), x));
-    LLVMValueRef w = mi_scale(e, mi_exp_reduce(e, held, NULL), 0);
+    LLVMValueRef w = mi_scale(e, mi_exp_reduce_below(e, held, NULL), 0);
     LLVMValueRef n = em_fmul(e, w, em_fadd(e, w, two));
     LLVMValueRef y = em_fdiv(e, em_fmul(e, x, n), em_fadd(e, n, two));
     return em_select(e, em_fcmp(e, LLVMRealOGT, x, em_f32(e, 20)), x, y);

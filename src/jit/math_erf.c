@@ -66,7 +66,7 @@ static LLVMValueRef gelu_erf(emit *e, LLVMValueRef x) {
     LLVMValueRef low = em_fmul(e, em_fmul(e, em_fsub(e, a, top), em_fadd(e, a, top)), em_f32(e, -0.5));
     LLVMValueRef t = em_fdiv(e, one, em_mad(e, a, em_f32(e, 0.5), one));
     LLVMValueRef r = em_fmul(e, t, mi_poly(e, em_fsub(e, t, em_f32(e, 0.5)), gelu_p, 12));
-    mi_exp_parts v = mi_exp_reduce(e, high, low);
+    mi_exp_parts v = mi_exp_reduce_below(e, high, low);
     v.p = em_fmul(e, v.p, r);
     return gelu_of_tail(e, x, mi_scale(e, v, 0));
 }

@@ -5,6 +5,7 @@
  * - k ln 2 by Cody and Waite with a first part of 15 bits, so that k * part is exact with and without fma; then a
  * polynomial of degree 6 on |r| <= ln(2) / 2, and 2^k put in at the end in a way that rounds subnormal results once. */
 #include "jit/math_impl.h"
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -130,39 +131,55 @@ LLVMValueRef mi_getexp(emit *e, LLVMValueRef x) { return avx512_call(e, "getexp"
 LLVMValueRef mi_getmant(emit *e, LLVMValueRef x) { return avx512_call(e, "getmant", x, NULL, 0xf); }
 
 /* ---- cores ---- */
-/* k and its bits from x * scale, and the remainder x - k * (high + low). */
-static LLVMValueRef reduce(emit *e, LLVMValueRef x, mi_exp_parts *v) {
-    LLVMValueRef t = em_mad(e, x, em_f32(e, LOG2E), em_f32(e, MAGIC));
+/* What is added to k in the low bits: both exponents of 2^k = 2^h 2^(k - h), or that of 2^(k + 64), which is one float
+ * for -190 < k < 64. */
+enum { PLAIN = 0, HALVES = 2 * 127, BELOW = 127 + 64 };
+
+/* k, the bits of MAGIC + k + added, and the remainder x - k * (high + low). */
+static LLVMValueRef reduce(emit *e, LLVMValueRef x, int added, mi_exp_parts *v) {
+    LLVMValueRef magic = em_f32(e, MAGIC + added), t = em_mad(e, x, em_f32(e, LOG2E), magic);
+    v->added = added;
     v->bits = em_bits_of_f32(e, t);
-    v->k = em_fsub(e, t, em_f32(e, MAGIC));
+    v->k = em_fsub(e, t, magic);
     LLVMValueRef r = em_mad(e, v->k, em_f32(e, -LN2_HIGH), x);
     return em_mad(e, v->k, em_f32(e, -LN2_LOW), r);
 }
 
-mi_exp_parts mi_exp_reduce(emit *e, LLVMValueRef x, LLVMValueRef low) {
+static mi_exp_parts exp_parts(emit *e, LLVMValueRef x, LLVMValueRef low, int added) {
     mi_exp_parts v;
-    LLVMValueRef r = reduce(e, x, &v), one = em_f32(e, 1);
+    LLVMValueRef r = reduce(e, x, mi_has_exponents(e) ? PLAIN : added, &v), one = em_f32(e, 1);
     if (low) r = em_fadd(e, r, low);
     LLVMValueRef q = em_mad(e, mi_poly(e, r, exp_p, 5), r, one); /* 1 + r (1 + r P): the last rounding is of the sum */
     v.p = em_mad(e, q, r, one);
     return v;
 }
 
-mi_exp_parts mi_exp2_reduce(emit *e, LLVMValueRef x) {
-    mi_exp_parts v;
-    LLVMValueRef t = em_fadd(e, x, em_f32(e, MAGIC));
+mi_exp_parts mi_exp_reduce(emit *e, LLVMValueRef x, LLVMValueRef low) { return exp_parts(e, x, low, HALVES); }
+mi_exp_parts mi_exp_reduce_below(emit *e, LLVMValueRef x, LLVMValueRef low) { return exp_parts(e, x, low, BELOW); }
+
+static mi_exp_parts exp2_parts(emit *e, LLVMValueRef x, int added) {
+    mi_exp_parts v = {.added = mi_has_exponents(e) ? PLAIN : added};
+    LLVMValueRef magic = em_f32(e, MAGIC + v.added), t = em_fadd(e, x, magic);
     v.bits = em_bits_of_f32(e, t);
-    v.k = em_fsub(e, t, em_f32(e, MAGIC));
+    v.k = em_fsub(e, t, magic);
     LLVMValueRef r = em_fsub(e, x, v.k);
     v.p = em_mad(e, mi_poly(e, r, exp2_p, 6), r, em_f32(e, 1));
     return v;
 }
 
+mi_exp_parts mi_exp2_reduce(emit *e, LLVMValueRef x) { return exp2_parts(e, x, PLAIN); }
+
+static LLVMValueRef by_one_power(emit *e, LLVMValueRef p, LLVMValueRef bits, int bias) {
+    LLVMValueRef y = em_fmul(e, p, em_f32_of_bits(e, em_shl(e, bits, 23)));
+    return em_fmul(e, y, em_f32(e, ldexp(1, bias - 64))); /* rounds where the result is subnormal */
+}
+
 /* Two steps: 2^k itself may be subnormal or beyond the largest float; only the second product can round. */
 LLVMValueRef mi_scale(emit *e, mi_exp_parts v, int bias) {
     if (mi_has_exponents(e)) return mi_scalef(e, v.p, bias ? em_fadd(e, v.k, em_f32(e, bias)) : v.k);
-    int32_t offset = 0x4b400000 - 254 - bias; /* bits of MAGIC; 254 = 2 * 127 */
-    LLVMValueRef sum = em_sub(e, v.bits, em_i32(e, offset));
+    if (v.added == BELOW) return by_one_power(e, v.p, v.bits, bias);
+    const int missing = HALVES - v.added + bias; /* the bits of MAGIC itself are shifted out */
+    LLVMValueRef sum = missing ? em_add(e, v.bits, em_i32(e, missing)) : v.bits;
     LLVMValueRef first = em_lshr(e, sum, 1), second = em_sub(e, sum, first);
     LLVMValueRef y = em_fmul(e, v.p, em_f32_of_bits(e, em_shl(e, first, 23)));
     return em_fmul(e, y, em_f32_of_bits(e, em_shl(e, second, 23)));
@@ -174,7 +191,7 @@ LLVMValueRef mi_scale_normal(emit *e, mi_exp_parts v) {
 }
 
 LLVMValueRef mi_exp_neg(emit *e, LLVMValueRef x) {
-    return mi_scale(e, mi_exp_reduce(e, mi_max(e, em_f32(e, -104), x), NULL), 0);
+    return mi_scale(e, mi_exp_reduce_below(e, mi_max(e, em_f32(e, -104), x), NULL), 0);
 }
 
 /* k = round(x), r = x - k, 2^r by a polynomial, 2^k into the exponent field. */
@@ -196,27 +213,24 @@ LLVMValueRef math_exp(emit *e, LLVMValueRef x) {
 /* exp2: k = round(x), exact remainder. Error: 0.87 ULP (1.06 without fma). */
 LLVMValueRef math_exp2(emit *e, LLVMValueRef x) {
     x = mi_max(e, em_f32(e, -151), mi_min(e, em_f32(e, 129), x));
-    return mi_scale(e, mi_exp2_reduce(e, x), 0);
+    return mi_scale(e, exp2_parts(e, x, HALVES), 0);
 }
 
 /* With scalef the reduction rounds down, as that does: it takes x itself, minus infinity and NaN included, and there is
- * no k. Else to nearest, and 2^(k + 64) is one float; the last product is the one that rounds, if it is subnormal. No
- * result differs from 0 below -150. Error: about 2 ULP. */
+ * no k. Else to nearest. No result differs from 0 below -150. Error: about 2 ULP. */
 LLVMValueRef math_weight(emit *e, LLVMValueRef x) {
     LLVMValueRef one = em_f32(e, 1);
     if (!mi_has_exponents(e)) {
-        LLVMValueRef magic = em_f32(e, MAGIC + 127 + 64);
+        LLVMValueRef magic = em_f32(e, MAGIC + BELOW);
         x = mi_max(e, em_f32(e, -151), x);
         LLVMValueRef biased = em_fadd(e, x, magic), f = em_fsub(e, x, em_fsub(e, biased, magic));
-        LLVMValueRef power = em_f32_of_bits(e, em_shl(e, em_bits_of_f32(e, biased), 23));
-        LLVMValueRef v = em_mad(e, mi_poly(e, f, weight_near_p, 5), f, one);
-        return em_fmul(e, em_fmul(e, v, power), em_f32(e, 0x1p-64));
+        return by_one_power(e, em_mad(e, mi_poly(e, f, weight_near_p, 5), f, one), em_bits_of_f32(e, biased), 0);
     }
     if (e->lanes > 1) {
         LLVMValueRef f = fraction(e, x);
         return mi_scalef(e, em_mad(e, mi_poly(e, f, weight_p, 5), f, one), x);
     }
-    mi_exp_parts v;
+    mi_exp_parts v = {.added = PLAIN};
     x = mi_max(e, em_f32(e, -151), x);
     v.k = em_intrinsic(e, "llvm.floor", 1, &x);
     v.bits = em_bits_of_f32(e, em_fadd(e, v.k, em_f32(e, MAGIC)));
@@ -230,7 +244,7 @@ LLVMValueRef math_weight(emit *e, LLVMValueRef x) {
  * when subnormal. */
 static LLVMValueRef expm1_core(emit *e, LLVMValueRef x) {
     mi_exp_parts v;
-    LLVMValueRef r = reduce(e, x, &v);
+    LLVMValueRef r = reduce(e, x, PLAIN, &v);
     LLVMValueRef p = em_mad(e, em_fmul(e, r, r), mi_poly(e, r, expm1_p, 6), r);
     LLVMValueRef s = em_f32_of_bits(e, em_shl(e, em_sub(e, v.bits, em_i32(e, 0x4b400000 - 126)), 23));
     LLVMValueRef y = em_mad(e, s, p, em_fsub(e, s, em_f32(e, 0.5)));

@@ -42,12 +42,14 @@ LLVMValueRef mi_tanh_pieces(emit *e, LLVMValueRef a);
 LLVMValueRef mi_erf_pieces(emit *e, LLVMValueRef a);
 LLVMValueRef mi_gelu_tail_pieces(emit *e, LLVMValueRef a, bool is_tanh);
 
-/* exp(x) = p * 2^k. k is a float; bits are those of k + 1.5 * 2^23, whose low part is k as an integer. */
+/* exp(x) = p * 2^k. k is a float; bits are those of k + added + 1.5 * 2^23, whose low part is k + added as an integer. */
 typedef struct mi_exp_parts {
     LLVMValueRef p, k, bits;
+    int added;
 } mi_exp_parts;
-mi_exp_parts mi_exp_reduce(emit *e, LLVMValueRef x,
-                           LLVMValueRef low);             /* of exp(x + low), |x| < 180; low: tiny or NULL */
+/* of exp(x + low), |x| < 180; low: tiny or NULL. below: x < 44, by fewer instructions where there is no vscalef. */
+mi_exp_parts mi_exp_reduce(emit *e, LLVMValueRef x, LLVMValueRef low);
+mi_exp_parts mi_exp_reduce_below(emit *e, LLVMValueRef x, LLVMValueRef low);
 mi_exp_parts mi_exp2_reduce(emit *e, LLVMValueRef x);     /* of 2^x */
 LLVMValueRef mi_scale(emit *e, mi_exp_parts v, int bias); /* p * 2^(k + bias), rounded once, -254 < k + bias < 254 */
 LLVMValueRef mi_scale_normal(emit *e,
