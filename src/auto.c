@@ -249,25 +249,25 @@ static void drop_copies(fusor_context *ctx, int n, const fusor_buffer *given, co
         if (given[i].device && copy[i].data) memory_put(ctx, &copy[i]);
 }
 
+/* sent: what out becomes. */
 static fusor_status send_results(fusor_executable *exe, fu_error *e, const fusor_buffer *in,
-                                 const fusor_buffer *host_in, int n_out, fusor_buffer *out,
-                                 const fusor_buffer *host_out, const int *alias) {
+                                 const fusor_buffer *host_in, int n_out, const fusor_buffer *out,
+                                 const fusor_buffer *host_out, const int *alias, fusor_buffer *sent) {
     fusor_context *ctx = exe->ctx;
     for (int r = 0; r < n_out; r++) {
         const bool is_alias = alias[r] >= 0 && in[alias[r]].device;
-        fusor_buffer to = is_alias ? in[alias[r]] : out[r];
-        if (is_alias) FU_TRY(memory_copy(ctx, e, &host_in[alias[r]], &to));
-        else if (out[r].device) {
-            if (!to.data) {
-                to = host_out[r];
-                to.data = NULL;
-                to.flags = 0;
-                to.device = out[r].device;
-                FU_TRY(memory_get(ctx, e, &to));
-            }
-            FU_TRY(memory_copy(ctx, e, &host_out[r], &to));
-        } else to = host_out[r];
-        out[r] = to;
+        fusor_buffer *to = &sent[r];
+        *to = is_alias ? in[alias[r]] : out[r].device ? out[r] : host_out[r];
+        if (is_alias) FU_TRY(memory_copy(ctx, e, &host_in[alias[r]], to));
+        if (is_alias || !out[r].device) continue;
+        if (!to->data) {
+            *to = host_out[r];
+            to->data = NULL;
+            to->flags = 0;
+            to->device = out[r].device;
+            FU_TRY(memory_get(ctx, e, to));
+        }
+        FU_TRY(memory_copy(ctx, e, &host_out[r], to));
     }
     return FUSOR_OK;
 }
@@ -275,8 +275,11 @@ static fusor_status send_results(fusor_executable *exe, fu_error *e, const fusor
 fusor_status auto_call_here(fusor_executable *exe, fu_error *e, int n_in, const fusor_buffer *in, int n_out,
                             fusor_buffer *out) {
     fusor_context *ctx = exe->ctx;
-    if (!has_device(n_in, in) && !has_device(n_out, out)) return rt_exec_call(start_exec(exe), e, n_in, in, n_out, out);
-    fusor_buffer *host = fu_calloc((size_t)(n_in + n_out + 1), sizeof *host), *host_out = host ? host + n_in : NULL;
+    const bool is_refused = n_in < 0 || n_out < 0 || (n_in && !in) || (n_out && !out); /* with its own message */
+    if (is_refused || (!has_device(n_in, in) && !has_device(n_out, out)))
+        return rt_exec_call(start_exec(exe), e, n_in, in, n_out, out);
+    fusor_buffer *host = fu_calloc((size_t)n_in + 2 * (size_t)n_out + 1, sizeof *host),
+                 *host_out = host ? host + n_in : NULL, *sent = host ? host_out + n_out : NULL;
     int *alias = fu_malloc((size_t)(n_out + 1) * sizeof *alias);
     fusor_argument_info *info = fu_calloc((size_t)n_out + 1, sizeof *info);
     fusor_status status = host && alias && info ? FUSOR_OK : FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory");
@@ -296,7 +299,14 @@ fusor_status auto_call_here(fusor_executable *exe, fu_error *e, int n_in, const 
         if (!out[r].device) host_out[r] = out[r];
     }
     if (status == FUSOR_OK) status = rt_exec_call(start_exec(exe), e, n_in, host, n_out, host_out);
-    if (status == FUSOR_OK) status = send_results(exe, e, in, host, n_out, out, host_out, alias);
+    const bool is_done = status == FUSOR_OK;
+    if (is_done) status = send_results(exe, e, in, host, n_out, out, host_out, alias, sent);
+    for (int r = 0; r < n_out && is_done; r++) { /* all of them, or what was made goes */
+        const bool is_ours = alias[r] < 0 && !out[r].data;
+        if (status == FUSOR_OK) out[r] = sent[r];
+        else if (is_ours && !out[r].device) memory_put(ctx, &host_out[r]);
+        else if (is_ours && sent[r].data) memory_put(ctx, &sent[r]);
+    }
     for (int r = 0; r < n_out && host_out && alias && info; r++) /* a result's own memory, once it is there */
         if (out[r].device && host_out[r].data && alias[r] < 0) memory_put(ctx, &host_out[r]);
     if (host) drop_copies(ctx, n_in, in, host);

@@ -154,6 +154,10 @@ static bool check_entry(void *user, const rt_cache_entry *x) {
     checking *c = user;
     c->n++;
     if (!x->problem) return true;
+    if (x->is_unread) {
+        c->status = FU_FAIL(c->e, FUSOR_ERROR_IO, "fusor_cache_verify: %s/%s: %s", c->dir, x->file, x->problem);
+        return false;
+    }
     c->n_bad++;
     c->status = rt_cache_quarantine(c->e, c->dir, x->file);
     return c->status == FUSOR_OK;

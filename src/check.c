@@ -40,11 +40,9 @@ static fusor_status compare(fusor_context *ctx, fu_arena *a, fu_error *e, const 
     return FUSOR_OK;
 }
 
-fusor_status check_call(fusor_context *ctx, fu_error *e, rt_exec *x, int n_in, const fusor_buffer *in, int n_out,
-                        fusor_buffer *out) {
+static fusor_status call_and_compare(fusor_context *ctx, fu_error *e, rt_exec *x, int n_in, const fusor_buffer *in,
+                                     int n_out, fusor_buffer *out) {
     const ir_graph *g = rt_exec_plan(x)->graph;
-    if (n_in != (int)g->params.n)
-        return rt_exec_call(x, e, n_in, in, n_out, out); /* bound parameters are not at hand */
     FU_CALL_ARENA(arena, return FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory while checking a call"));
     fusor_buffer *probe = FU_NEW_N(&arena, fusor_buffer, n_out + 1);
     fusor_status status =
@@ -62,5 +60,22 @@ fusor_status check_call(fusor_context *ctx, fu_error *e, rt_exec *x, int n_in, c
     if (status == FUSOR_OK)
         status = compare(ctx, &arena, e, g, rt_exec_plan(x)->options.fast_math, n_in, copies, n_out, out);
     fu_arena_free(&arena);
+    return status;
+}
+
+fusor_status check_call(fusor_context *ctx, fu_error *e, rt_exec *x, int n_in, const fusor_buffer *in, int n_out,
+                        fusor_buffer *out) {
+    const ir_graph *g = rt_exec_plan(x)->graph;
+    if (n_in != (int)g->params.n || n_out != (int)g->results.n || (n_in && !in) || !out)
+        return rt_exec_call(x, e, n_in, in, n_out, out); /* it has a message; bound parameters are not at hand */
+    fusor_buffer *given = fu_malloc((size_t)n_out * sizeof *given);
+    if (!given) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory while checking a call");
+    memcpy(given, out, (size_t)n_out * sizeof *given);
+    const fusor_status status = call_and_compare(ctx, e, x, n_in, in, n_out, out);
+    for (int r = 0; r < n_out && status != FUSOR_OK; r++) { /* results that nobody gets */
+        if (!given[r].data && g->results.at[r].alias < 0) fusor_buffer_free(ctx, &out[r]);
+        out[r] = given[r];
+    }
+    fu_free(given);
     return status;
 }

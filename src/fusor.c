@@ -303,7 +303,7 @@ static fusor_status compile_program(fu_error *e, const compile_request *r, fusor
     exe->exec = exec;
     exe->choice = choice;
     exe->program = program;
-    if (is_interim) exe->job = start_compile(r);
+    if (is_interim) exe->job = start_compile(r, exec);
     *out = exe;
     return FUSOR_OK;
 }

@@ -191,7 +191,9 @@ uint32_t lazy_want_at(const lazy_state *s, const lazy_want *w);
 /* Hints of x for the graph; id_of: nodes by place in the order. */
 fusor_status lazy_add_hints(const lazy_state *s, ir_graph *g, const lazy_slot *x, const ir_id *id_of);
 /* ---- lazy_record.c ---- */
-/* Attributes as bytes and back. Lists point into the bytes, which are not aligned: lazy_list_at. */
+/* Attributes as bytes and back. Each: whether it is set; a count of 16 bits; its number or integer; then its list, or
+ * the characters of a text. Lists point into the bytes, which are not aligned: lazy_list_at. */
+enum { LAZY_ATTR_HEAD = 1 + 2 + 8 };
 uint32_t lazy_pack_attrs(ir_op op, const op_attr *attr, unsigned char *out, uint32_t room); /* 0: does not fit */
 void lazy_unpack_attrs(ir_op op, const unsigned char *in, op_attr *out);
 static inline int64_t lazy_list_at(const op_attr *x, uint32_t i) {

@@ -178,9 +178,9 @@ static bool put_op(lazy_state *s, const size_map *m, const lazy_slot *x) {
     lazy_unpack_attrs(x->op, x->attr, attr);
     const unsigned char *at = x->attr;
     for (unsigned i = 0; good && i < info->n_attrs; i++) {
-        size_t bytes = 10 + attr[i].n * sizeof *attr[i].list;
+        size_t bytes = LAZY_ATTR_HEAD + attr[i].n * sizeof *attr[i].list;
         bool is_sizes = info->attrs[i].type == IR_ATTR_SIZES;
-        good = put(s, at, is_sizes ? 10 : bytes);
+        good = put(s, at, is_sizes ? LAZY_ATTR_HEAD : bytes);
         int inferred = is_sizes ? to_infer(m, x, &attr[i]) : -1;
         for (uint32_t k = 0; is_sizes && good && k < attr[i].n; k++)
             good = put_size(s, map_listed(m, &attr[i], k, inferred));

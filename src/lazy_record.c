@@ -14,13 +14,14 @@ uint32_t lazy_pack_attrs(ir_op op, const op_attr *attr, unsigned char *out, uint
     uint32_t n = 0;
     for (unsigned i = 0; i < ir_ops[op].n_attrs; i++) {
         const op_attr *x = &attr[i];
-        uint32_t bytes = 2 + (uint32_t)sizeof x->integer + x->n * (uint32_t)sizeof *x->list;
-        if (n + bytes > room || x->n > IR_MAX_LIST) return 0;
+        const uint16_t count = (uint16_t)x->n;
+        uint32_t bytes = LAZY_ATTR_HEAD + x->n * (uint32_t)sizeof *x->list;
+        if (x->n > IR_MAX_TEXT || n + bytes > room) return 0;
         out[n] = x->is_set;
-        out[n + 1] = (unsigned char)x->n;
-        if (is_number(op, i)) memcpy(out + n + 2, &x->number, sizeof x->number);
-        else memcpy(out + n + 2, &x->integer, sizeof x->integer);
-        if (x->n) memcpy(out + n + 10, x->list, x->n * sizeof *x->list);
+        memcpy(out + n + 1, &count, sizeof count);
+        if (is_number(op, i)) memcpy(out + n + 3, &x->number, sizeof x->number);
+        else memcpy(out + n + 3, &x->integer, sizeof x->integer);
+        if (x->n) memcpy(out + n + LAZY_ATTR_HEAD, x->list, x->n * sizeof *x->list);
         n += bytes;
     }
     return n;
@@ -29,11 +30,13 @@ uint32_t lazy_pack_attrs(ir_op op, const op_attr *attr, unsigned char *out, uint
 void lazy_unpack_attrs(ir_op op, const unsigned char *in, op_attr *out) {
     for (unsigned i = 0; i < ir_ops[op].n_attrs; i++) {
         op_attr *x = &out[i];
-        *x = (op_attr){.is_set = in[0], .n = in[1]};
-        if (is_number(op, i)) memcpy(&x->number, in + 2, sizeof x->number);
-        else memcpy(&x->integer, in + 2, sizeof x->integer);
-        x->list = (const int64_t *)(const void *)(in + 10); /* not aligned: read by memcpy only */
-        in += 10 + x->n * sizeof *x->list;
+        uint16_t count;
+        memcpy(&count, in + 1, sizeof count);
+        *x = (op_attr){.is_set = in[0], .n = count};
+        if (is_number(op, i)) memcpy(&x->number, in + 3, sizeof x->number);
+        else memcpy(&x->integer, in + 3, sizeof x->integer);
+        x->list = (const int64_t *)(const void *)(in + LAZY_ATTR_HEAD); /* not aligned: read by memcpy only */
+        in += LAZY_ATTR_HEAD + x->n * sizeof *x->list;
     }
 }
 
@@ -200,7 +203,7 @@ static fusor_status new_op(recording *r, fu_error *e, uint32_t *out) {
 }
 
 static fusor_status record(lazy_state *s, fu_error *e, const op_call *c, uint32_t *out) {
-    enum { HEAD = 5, ATTR_ROOM = IR_MAX_ATTRS * (10 + IR_MAX_LIST * 8) };
+    enum { HEAD = 5, ATTR_ROOM = IR_MAX_ATTRS * (LAZY_ATTR_HEAD + IR_MAX_LIST * 8) };
     unsigned char key[HEAD + ATTR_ROOM + 256 * (2 + IR_MAX_RANK * 8)];
     uint32_t in[256];
     uint8_t in_dtype[256];
@@ -231,6 +234,8 @@ static fusor_status record(lazy_state *s, fu_error *e, const op_call *c, uint32_
     } else if (c->attrs && ir_ops[c->op].n_attrs) {
         r.attr_bytes = lazy_pack_attrs(c->op, c->attrs, key + HEAD, ATTR_ROOM);
     }
+    if (!r.attr_bytes && ir_ops[c->op].n_attrs && (c->text || c->attrs))
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s: its attributes are too long", name);
     key[0] = (unsigned char)c->op;
     key[1] = (unsigned char)r.to;
     key[2] = (unsigned char)c->n;

@@ -23,6 +23,7 @@ typedef struct start_job {
     bool is_nice;                          /* the program goes on, and does not end with the first result */
     _Atomic(fusor_executable *) fused;     /* NULL until it is there */
     fusor_context *ctx;                    /* held */
+    rt_exec *interim;                      /* held, until the fused program has what is bound to it */
     char *name, *text, *function, *target; /* the last two may be NULL */
     size_t length;
     uint32_t flags;
@@ -66,6 +67,7 @@ static void watch_forks_and_exit(void) {
 void start_drop(start_job *j) {
     if (!j || atomic_fetch_sub_explicit(&j->refs, 1, memory_order_acq_rel) != 1) return;
     fusor_executable_free(atomic_load(&j->fused));
+    rt_exec_release(j->interim);
     fusor_context_free(j->ctx);
     pthread_mutex_destroy(&j->lock);
     pthread_cond_destroy(&j->done);
@@ -74,6 +76,17 @@ void start_drop(start_job *j) {
     fu_free(j->function);
     fu_free(j->target);
     fu_free(j);
+}
+
+/* Sources were read once: files may be others by now, or gone. */
+static fusor_status bind_as_interim(start_job *j, fu_error *e, fusor_executable *exe) {
+    rt_exec *bound;
+    FU_TRY(rt_exec_bind_as(exe->exec, e, j->interim, &bound));
+    rt_exec_release(exe->exec);
+    exe->exec = bound;
+    rt_exec_release(j->interim);
+    j->interim = NULL;
+    return FUSOR_OK;
 }
 
 static void *compile_fused(void *arg) {
@@ -89,10 +102,14 @@ static void *compile_fused(void *arg) {
                              .text = j->text,
                              .length = j->length,
                              .function = j->function,
-                             .flags = j->flags,
+                             .flags = j->flags | FUSOR_KEEP_SOURCES,
                              .target = j->target};
         fu_error_clear(e);
-        if (compile_executable(e, &r, &exe) == FUSOR_OK) {
+        if (compile_executable(e, &r, &exe) == FUSOR_OK && bind_as_interim(j, e, exe) != FUSOR_OK) {
+            fusor_executable_free(exe);
+            exe = NULL;
+        }
+        if (exe) {
             fu_log_event(&j->ctx->log, "dispatch", "@%s,fused", rt_exec_plan(exe->exec)->graph->name);
             atomic_store_explicit(&j->fused, exe, memory_order_release);
         }
@@ -119,7 +136,7 @@ static char *copy(const char *text, size_t n) {
     return p;
 }
 
-start_job *start_compile(const compile_request *r) {
+start_job *start_compile(const compile_request *r, rt_exec *interim) {
     const fu_source *source = r->module ? &r->module->source : NULL;
     const char *text = source ? source->text : r->text, *name = source ? source->name : r->name;
     size_t length = source ? source->length : r->length;
@@ -131,6 +148,7 @@ start_job *start_compile(const compile_request *r) {
     atomic_init(&j->refs, 2);
     j->pid = getpid();
     j->ctx = context_keep(r->ctx);
+    j->interim = rt_exec_keep(interim);
     j->text = copy(text, length);
     j->length = length;
     j->name = copy(name ? name : "<text>", strlen(name ? name : "<text>"));

@@ -12,9 +12,9 @@ void start_close(fusor_context *ctx);
  * done. */
 bool start_unfused(fu_arena *arena, fu_error *e, const compile_request *r, const ir_plan *plan,
                    const rt_exec_options *options, rt_exec **out);
-/* Begins to compile the fused program; NULL: there is no thread for it, and exe stays as it is. Counted: the executable
- * and the thread. */
-struct start_job *start_compile(const compile_request *r);
+/* Begins to compile the fused program, with what is bound to the interim one; NULL: there is no thread for it, and exe
+ * stays as it is. Counted: the executable and the thread. */
+struct start_job *start_compile(const compile_request *r, rt_exec *interim);
 void start_drop(struct start_job *job);
 /* What a call of exe runs now; borrowed from exe. */
 rt_exec *start_exec(const fusor_executable *exe);

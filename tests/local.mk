@@ -220,6 +220,7 @@ unit_tests += %D%/unit/lazy_test
 unit_tests += %D%/unit/lazy_model_test
 unit_tests += %D%/unit/optim_test
 unit_tests += %D%/unit/sequence_test
+unit_tests += %D%/unit/start_test
 unit_tests += %D%/unit/rows_test
 unit_tests += %D%/unit/results_test
 unit_tests += %D%/unit/stretched_test

@@ -232,12 +232,8 @@ static int run_threads(session *s, int n_threads, bool is_first, const cpu_set_t
 
 /* The thread counts of --threads, else that of FUSOR_THREADS, else one and all. */
 static int thread_counts(tool *t, int counts[64]) {
-    int n = 0;
-    for (const char *p = t->threads ? t->threads : ""; *p && n < 64;) {
-        counts[n++] = atoi(p);
-        p += strcspn(p, ",");
-        p += *p == ',';
-    }
+    int n = t->n_thread_counts;
+    memcpy(counts, t->thread_counts, sizeof t->thread_counts);
     if (n) return n;
     int all = rt_default_threads(), said = (int)fu_env_int(FU_FUSOR_THREADS);
     if (said > 0) return counts[0] = said, 1;

@@ -10,6 +10,7 @@ typedef struct cache_entry {
     const void *blob, *lines; /* read by cache_find_key only */
     int64_t compile_ns, created_s, used_s, hits;
     bool is_of_this_build, is_gpu; /* is_gpu: the blob is PTX */
+    bool is_unread;                /* the problem is not the file's (rt/cache.h) */
 } cache_entry;
 typedef fu_vec(cache_entry) cache_entries;
 
@@ -20,6 +21,7 @@ typedef struct cache_cubin {
     const char *file, *key, *problem, *driver;
     uint64_t file_bytes, cubin_bytes;
     int cc, driver_version;
+    bool is_unread;
 } cache_cubin;
 typedef fu_vec(cache_cubin) cache_cubins;
 int cache_read_cubins(tool *t, const char *dir, cache_cubins *out);

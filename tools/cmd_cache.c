@@ -149,6 +149,7 @@ static int set_aside(tool *t, const char *dir, const char *file, const char *pro
     fu_error_clear(&e);
     if (!t->json) printf("%s: %s\n", file, problem);
     (void)json_array_append_new(list, json_pack("{s:s, s:s}", "file", file, "problem", problem));
+    if (tool_cache_is_read_only(t)) return 0;
     return rt_cache_quarantine(&e, dir, file) == FUSOR_OK ? 0 : tool_fail(t, &e);
 }
 
@@ -163,6 +164,10 @@ static int verify(tool *t, const char *dir) {
         const char *problem = i < all.n ? all.at[i].problem : cubins.at[i - all.n].problem;
         const char *file = i < all.n ? all.at[i].file : cubins.at[i - all.n].file;
         if (!problem) continue;
+        if (i < all.n ? all.at[i].is_unread : cubins.at[i - all.n].is_unread) {
+            status = tool_environment(t, "%s/%s: %s", dir, file, problem);
+            continue;
+        }
         bad++;
         int failed = set_aside(t, dir, file, problem, list);
         if (failed) status = failed;
@@ -176,7 +181,9 @@ static int verify(tool *t, const char *dir) {
         if (!status) status = printed;
     } else if (!t->quiet) {
         printf("%u entries%s, %d bad%s\n", all.n, cubins.n ? fu_format(&t->arena, " and %u cubins", cubins.n) : "", bad,
-               bad ? " (quarantined)" : "");
+               !bad                         ? ""
+               : tool_cache_is_read_only(t) ? " (left where they are: the cache is read-only)"
+                                            : " (quarantined)");
     }
     json_decref(list);
     return status ? status : bad ? EXIT_NO : 0;

@@ -232,7 +232,7 @@ int cmd_explain(tool *t) {
         request.n_threads = t->ctx->n_threads;
         l = limits_get(t, request.n_threads, false);
         request.limits = &l.all;
-    } else if (t->threads && atoi(t->threads) > 0) request.n_threads = atoi(t->threads);
+    } else if (t->threads) request.n_threads = t->thread_counts[0];
     uint32_t n = ir_size_symbol_count(flat->sizes);
     int64_t *symbols = FU_NEW_N(&t->arena, int64_t, n + 1);
     for (uint32_t i = 0; i < n; i++) symbols[i] = t->measure ? in.symbols[i] : -1;

@@ -29,7 +29,6 @@ typedef struct run {
     bool *makes_directory; /* of each: -o DIR/ */
     double limit_ulp;      /* --check=ULP; -1: documented bounds */
     bool writes_stdout;
-    int n_threads[64], n_thread_counts;
     int (*after)(tool *t, const program *p, const inputs *in);
     char *timeline; /* of --trace: the document of fusor_trace_json */
 } run;
@@ -541,7 +540,7 @@ static int write_trace(run *r) {
 static int run_single(run *r) {
     tool *t = r->t;
     point p = {0};
-    int status = tool_context(t, r->n_thread_counts ? r->n_threads[0] : 0);
+    int status = tool_context(t, t->thread_counts[0]);
     fusor_status traced = !status && t->trace ? fusor_profile_enable(t->ctx, FUSOR_PROFILE_EVENTS) : FUSOR_OK;
     if (traced != FUSOR_OK) status = context_error(r, traced);
     if (!status) status = compile(r, &p);
@@ -582,14 +581,15 @@ static int run_sweep(run *r) {
     report_table table = {.t = t, .columns = 8};
     report_row(&table, "sizes", "threads", "median", "min", "p99", "GB/s", "GFLOP/s", t->check ? "check" : "");
     int *choice = FU_NEW_N(&t->arena, int, r->in.dims.n + 1);
+    const int n_thread_counts = t->n_thread_counts ? t->n_thread_counts : 1; /* 0: as ever */
     bool is_ok = true, more = true;
     int status = 0;
     t->time = true;
     while (more && !status) {
-        for (int k = 0; k < r->n_thread_counts && !status; k++) {
+        for (int k = 0; k < n_thread_counts && !status; k++) {
             point p = {0};
             status = inputs_bind(t, &r->in, choice);
-            if (!status) status = tool_context(t, r->n_threads[k]);
+            if (!status) status = tool_context(t, t->thread_counts[k]);
             if (!status) status = compile(r, &p);
             if (!status) status = run_point(r, &p);
             if (!status) {
@@ -624,16 +624,6 @@ static int run_sweep(run *r) {
     return status ? status : is_ok ? 0 : EXIT_NO;
 }
 
-static int read_threads(run *r) {
-    for (const char *p = r->t->threads; p && *p;) {
-        if (r->n_thread_counts == 64) return tool_usage(r->t, "--threads: at most 64 values");
-        r->n_threads[r->n_thread_counts++] = atoi(p);
-        p += strcspn(p, ",");
-        p += *p == ',';
-    }
-    return 0;
-}
-
 int run_program(tool *t, const program *p, uint32_t used, int (*after)(tool *t, const program *p, const inputs *in)) {
     run r = {.t = t, .program = *p, .limit_ulp = -1, .after = after};
     char *end;
@@ -642,10 +632,9 @@ int run_program(tool *t, const program *p, uint32_t used, int (*after)(tool *t, 
     int status = program_function(t, &r.program, used, NULL, &r.flat);
     if (!status) status = inputs_find(t, &r.program, r.flat, used, &r.in);
     if (!status) status = find_outputs(&r);
-    if (!status) status = read_threads(&r);
     if (!status) status = tool_no_stdout(t, "--trace", t->trace);
     if (status) return status;
-    bool is_sweep = r.n_thread_counts > 1;
+    bool is_sweep = t->n_thread_counts > 1;
     for (uint32_t k = 0; k < r.in.dims.n; k++) is_sweep |= r.in.dims.at[k].n > 1;
     if (is_sweep && t->outputs.n)
         return tool_usage(t, "-o: a sweep over several sizes or thread counts writes no results");
@@ -654,10 +643,8 @@ int run_program(tool *t, const program *p, uint32_t used, int (*after)(tool *t, 
     const char *unused = t->runs >= 0 ? "--runs" : t->warmup >= 0 ? "--warmup" : t->min_time >= 0 ? "--min-time" : NULL;
     if (unused && !is_sweep && !t->time && !t->profile)
         tool_note(t, "%s counts for nothing here; it is for --time, --profile or a sweep", unused);
-    if (is_sweep) {
-        if (!r.n_thread_counts) r.n_threads[r.n_thread_counts++] = 0;
-        status = run_sweep(&r);
-    } else {
+    if (is_sweep) status = run_sweep(&r);
+    else {
         status = inputs_bind(t, &r.in, NULL);
         if (!status) status = run_single(&r);
     }

@@ -207,13 +207,15 @@ int inputs_dims(tool *t, const ir_graph *g, inputs *in) {
 }
 
 /* ---- tensors ---- */
-void inputs_free(inputs *in) {
+static void free_filled(inputs *in) {
     for (int i = 0; i < in->n; i++) {
-        rt_data_free(&in->data[i]);
         fu_free(in->memory[i]);
         in->memory[i] = NULL;
-        memset(&in->data[i], 0, sizeof in->data[i]);
     }
+}
+void inputs_free(inputs *in) {
+    free_filled(in);
+    for (int i = 0; i < in->n; i++) rt_data_free(&in->data[i]);
 }
 
 /* -1: more than 64 bits count. */
@@ -407,13 +409,14 @@ int inputs_bind(tool *t, inputs *in, const int *choice) {
     const ir_graph *g = in->g;
     int status;
     fu_error e;
-    inputs_free(in);
+    free_filled(in); /* files stay: a pipe can be read once */
     for (uint32_t s = 0; s < ir_size_symbol_count(g->sizes); s++) in->symbols[s] = -1;
     for (int i = 0; i < in->n; i++) {
         const ir_param *p = &g->params.at[i];
         if (!binds_sizes(in, i)) continue;
         if (in->source[i]) {
-            if ((status = load(t, in, i)) != 0) return status;
+            const bool is_loaded = in->data[i].buffer.dtype != 0;
+            if (!is_loaded && (status = load(t, in, i)) != 0) return status;
             note_sizes(in, i, &in->buffer[i]);
         } else if (p->value_rank == ir_at(g, p->node)->rank) {
             fusor_buffer b = {.rank = p->value_rank};

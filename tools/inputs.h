@@ -36,7 +36,7 @@ bool inputs_next_sizes(const inputs *in, int *choice);
 /* Can a function have these sizes, each combination of them? g: flattened. 0, or the exit status after the message that
  * a run would end with. */
 int inputs_check_dims(tool *t, const ir_graph *g, const inputs *in);
-/* Loads and fills. choice[i]: which value of dims.at[i]. Frees what an earlier call made. */
+/* Loads, once, and fills. choice[i]: which value of dims.at[i]. Frees what an earlier call filled. */
 int inputs_bind(tool *t, inputs *in, const int *choice);
 void inputs_free(inputs *in);
 /* Private copies of the parameters that results are written over, in fresh memory. False: no memory. */

@@ -219,7 +219,7 @@ static int short_options(tool *t, char **argv, int argc, int *i) {
         char given[3] = {'-', *p, 0};
         if (!o)
             return tool_usage(t, "unknown option '%s'%s", given,
-                              strcmp(t->command->name, "eval") == 0
+                              t->command && strcmp(t->command->name, "eval") == 0
                                   ? "; an expression that begins with '-' goes behind --: fusor eval -- '-x' x=x.npy"
                                   : "");
         if (!takes_value(o)) {
@@ -283,6 +283,9 @@ static int check_values(tool *t) {
             int64_t v;
             if (!tool_parse_size(fu_strndup(&t->arena, p, n), 1000, &v) || v < 1 || v > 1024)
                 return tool_usage(t, "--threads %s: expected 1 to 1024", t->threads);
+            if (t->n_thread_counts == (int)(sizeof t->thread_counts / sizeof *t->thread_counts))
+                return tool_usage(t, "--threads: at most 64 values");
+            t->thread_counts[t->n_thread_counts++] = (int)v;
             if (!p[n]) break;
             p += n + 1;
         }
@@ -397,7 +400,7 @@ int tool_context(tool *t, int n_threads) {
     o.cache_dir = t->cache_dir;
     o.target = t->target;
     o.device = t->device;
-    o.n_threads = n_threads ? n_threads : t->threads ? atoi(t->threads) : 0;
+    o.n_threads = n_threads ? n_threads : t->thread_counts[0];
     if (t->math && strcmp(t->math, "fast") == 0) o.flags |= FUSOR_FAST_MATH;
     o.log = context_log;
     o.user = t;

@@ -48,6 +48,7 @@ struct tool {
     bool help, version, quiet, emit, in_place, json, no_fuse, time, wait, profile, perf, measure, dry_run, zero, list,
         quick, counts;
     int64_t verbose, runs, warmup;
+    int thread_counts[64], n_thread_counts; /* of --threads */
     double min_time, threshold;
     const char *color, *text, *target, *cache, *cache_dir, *device, *math, *threads, *fill, *check, *trace, *stage,
         *kernel, *format, *filter, *sort, *max_size, *max_age, *export_json, *export_html, *import_json, *peers,

@@ -190,13 +190,29 @@ int fu_file_write_atomic(const char *path, unsigned mode, const fu_part *parts, 
     return write_temp(path, mode, false, parts, n);
 }
 
+/* The name that a link at `real` has, from where that lies; itself where there is no link. */
+static int follow(char *real) {
+    enum { MOST_LINKS = 40 };
+    char target[PATH_MAX];
+    for (int i = 0; i < MOST_LINKS; i++) {
+        const ssize_t n = readlink(real, target, sizeof target);
+        const char *slash = strrchr(real, '/');
+        if (n < 0) return 0;
+        const size_t before = target[0] == '/' || !slash ? 0 : (size_t)(slash + 1 - real);
+        if (before + (size_t)n >= PATH_MAX) return ENAMETOOLONG;
+        memcpy(real + before, target, (size_t)n);
+        real[before + (size_t)n] = 0;
+    }
+    return ELOOP;
+}
+
 int fu_file_resolve(const char *path, char *real, unsigned *mode_out) {
     struct stat st;
     *mode_out = 0;
     if (stat(path, &st)) {
         if (strlen(path) >= PATH_MAX) return ENAMETOOLONG;
         memcpy(real, path, strlen(path) + 1);
-        return 0;
+        return follow(real); /* what it names need not be there yet */
     }
     if (!S_ISREG(st.st_mode)) return S_ISDIR(st.st_mode) ? EISDIR : ESPIPE;
     *mode_out = st.st_mode & 0777;

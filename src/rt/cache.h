@@ -109,8 +109,8 @@ fusor_status rt_cache_get(rt_cache *c, fu_error *e, const ir_kernel *k, int n_th
                           rt_cache_outcome *outcome);
 /* The same for a printed description. */
 fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description, size_t bytes, ir_target target,
-                               const char *symbol, const uint8_t key[IR_KEY_BYTES], int n_threads,
-                               rt_kernel **out, rt_cache_outcome *outcome);
+                               const char *symbol, const uint8_t key[IR_KEY_BYTES], int n_threads, rt_kernel **out,
+                               rt_cache_outcome *outcome);
 rt_cache_stats rt_cache_get_stats(rt_cache *c);
 
 /* What a request for this kernel would meet now; nothing is loaded, compiled, counted or changed. */
@@ -135,6 +135,7 @@ int rt_cache_find_dir(const char *dir, bool ignore_environment, char *path_out, 
 typedef struct rt_cache_entry {
     const char *file;    /* name in the directory */
     const char *problem; /* NULL: intact. Else what is wrong; the fields below that could be read are set */
+    bool is_unread;      /* the problem is the system's, not the file's: it may be good */
     char key[2 * IR_KEY_BYTES + 1];
     char checksum[2 * IR_KEY_BYTES + 1]; /* as the file has it; "": there is none */
     const char *symbol, *level, *features, *build_id, *description;
@@ -153,6 +154,7 @@ fusor_status rt_cache_list(fu_error *e, const char *dir, bool (*visit)(void *use
 /* Machine code that a driver made of a GPU's kernel, in a file beside it (cubin.h). */
 typedef struct rt_cache_cubin {
     const char *file, *problem; /* problem: NULL: intact; else the fields below are not set */
+    bool is_unread;
     char key[2 * IR_KEY_BYTES + 1];
     uint64_t file_bytes, cubin_bytes;
     int cc, driver_version;

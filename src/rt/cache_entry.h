@@ -4,6 +4,7 @@
 /* Inside the cache: the format of entries and bundles, and files in the cache directory. */
 #include "base/file.h"
 #include "rt/cache.h"
+#include <errno.h>
 
 /* ---- entry: header, description, zeros up to 64, blob, line table (where one was asked for) ---- */
 #define RT_ENTRY_MAGIC  "FUSORK1\n"
@@ -56,6 +57,8 @@ int rt_dir_open_file(const rt_dir *d, const char *name, uint64_t *bytes_out, int
  * may be NULL. */
 int rt_dir_read(const rt_dir *d, const char *name, uint64_t max_bytes, void **data_out, size_t *bytes_out,
                 int64_t *mtime_s_out);
+/* Is the file to blame for that? Else it may be good: the system had no descriptor, no memory or no leave for it. */
+static inline bool rt_dir_is_bad(int problem) { return problem == EPERM || problem == EFBIG; }
 int rt_dir_write(const rt_dir *d, const char *name, const fu_part *parts, int n);
 /* Waits up to two seconds for NAME; the descriptor, or -1. is_done (may be NULL) ends the waiting early with -1. */
 int rt_dir_lock(const rt_dir *d, const char *name, bool (*is_done)(void *user), void *user);

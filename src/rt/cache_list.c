@@ -82,6 +82,7 @@ fusor_status rt_cache_list(fu_error *e, const char *dir, bool (*visit)(void *use
                            : problem        ? strerror(problem)
                                             : rt_entry_decode(data, bytes, &entry);
         describe(&entry, names[i], text, bytes, mtime_s, &stats, &shown);
+        shown.is_unread = problem && !rt_dir_is_bad(problem);
         go_on = visit(user, &shown);
         fu_free(data);
     }
@@ -111,6 +112,7 @@ fusor_status rt_cache_list_cubins(fu_error *e, const char *dir, bool (*visit)(vo
         int problem = rt_dir_read(&d, names[i], RT_ENTRY_MAX_BYTES, &data, &bytes, NULL);
         if (problem == ENOENT) continue; /* evicted meanwhile */
         shown.file_bytes = bytes;
+        shown.is_unread = problem && !rt_dir_is_bad(problem);
         snprintf(shown.key, sizeof shown.key, "%.*s", 2 * IR_KEY_BYTES, names[i]);
         shown.problem = problem == EPERM ? "not a plain file that only its owner may write"
                         : problem        ? strerror(problem)

@@ -84,9 +84,9 @@ bool cache_try_dir(rt_cache *c, fu_error *e, cache_wish *w, const rt_dir *d, boo
     int problem = rt_dir_read(d, w->file, RT_ENTRY_MAX_BYTES, &data, &bytes, &mtime_s);
     if (problem == ENOENT || problem == ENOMEM) return false;
     if (problem) {
-        is_bad = true;
+        is_bad = rt_dir_is_bad(problem);
         w->reason = RT_MISS_UNREADABLE;
-        count_bad(c);
+        if (is_bad) count_bad(c);
         fu_log_warn(&c->log, "cache entry %s/%s: %s; it is ignored", d->path, w->file,
                     problem == EPERM ? "not a plain file that only you or root may write" : strerror(problem));
     } else {

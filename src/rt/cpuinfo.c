@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -338,18 +339,14 @@ int rt_cgroup_cpus(const char *proc_text, const char *root) {
 }
 
 int rt_default_threads(void) {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static int quota = -1; /* read once: it takes some fifty file operations */
-    int n = rt_affinity_count();
-    if (pthread_mutex_trylock(&lock) == 0) { /* try: in a forked child the holder may be gone */
-        if (quota < 0) {
-            char text[8192];
-            read_text("/proc/self/cgroup", text, sizeof text);
-            quota = rt_cgroup_cpus(text, "/sys/fs/cgroup");
-        }
-        if (quota && quota < n) n = quota;
-        pthread_mutex_unlock(&lock);
+    static atomic_int known = -1; /* read once, or by a few at once: it takes some fifty file operations */
+    int n = rt_affinity_count(), quota = atomic_load(&known);
+    if (quota < 0) {
+        char text[8192];
+        read_text("/proc/self/cgroup", text, sizeof text);
+        atomic_store(&known, quota = rt_cgroup_cpus(text, "/sys/fs/cgroup"));
     }
+    if (quota && quota < n) n = quota;
     const char *omp = secure_getenv("OMP_NUM_THREADS"); /* a list where regions nest: the first is the outermost */
     long asked = omp ? strtol(omp, NULL, 10) : 0;
     if (asked > 0 && asked < n) n = (int)asked;

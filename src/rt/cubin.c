@@ -112,7 +112,7 @@ void *rt_cubin_read(const rt_cubins *c, const uint8_t key[IR_KEY_BYTES], const c
     name_of(key, by, name);
     int problem = rt_dir_read(&c->dir, name, RT_ENTRY_MAX_BYTES, &data, &bytes, &mtime_s);
     if (problem) {
-        if (problem != ENOENT && problem != ENOMEM) rt_cubin_drop(c, key, by);
+        if (rt_dir_is_bad(problem)) rt_cubin_drop(c, key, by);
         return NULL;
     }
     if (rt_cubin_problem(data, bytes) || !is_wanted(data, key, ptx, ptx_bytes, by)) {

@@ -362,12 +362,14 @@ fusor_status rt_data_names(fu_error *e, const char *path, bool (*each)(void *use
     rt_bytes file;
     format f;
     const char *name;
+    char *stem = split_source(path, &f, &name); /* members are asked for by FILE:NAME */
+    if (stem && f == NPY)
+        return fu_free(stem), FU_FAIL(e, FUSOR_ERROR_ARGUMENT,
+                                      "%s: no archive by its name; expected a .npz or .safetensors file", path);
+    fu_free(stem);
     FU_TRY(open_source(e, path, &file, &f, &name));
-    fusor_status status;
-    if (f == NPY)
-        status = FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s: no archive; expected a .npz or .safetensors file", path);
-    else if (f == NPZ) status = rt_npz_names(e, path, &file, each, user);
-    else status = rt_safetensors_names(e, path, &file, each, user);
+    const fusor_status status =
+        f == NPZ ? rt_npz_names(e, path, &file, each, user) : rt_safetensors_names(e, path, &file, each, user);
     bytes_close(&file);
     return status;
 }

@@ -224,6 +224,28 @@ fusor_status rt_exec_bind(rt_exec *x, fu_error *e, int n, const int *param, cons
     return FUSOR_OK;
 }
 
+fusor_status rt_exec_bind_as(rt_exec *x, fu_error *e, const rt_exec *from, rt_exec **out) {
+    const int room = from->core->n_params;
+    int n = 0, *param = fu_malloc(((size_t)room + 1) * sizeof *param);
+    fusor_buffer *value = fu_malloc(((size_t)room + 1) * sizeof *value);
+    for (int p = 0; param && value && p < room; p++) {
+        const bound_param *b = from->bound[p];
+        if (!b) continue;
+        param[n] = p;
+        value[n] = b->value;
+        if (!b->value.data) { /* on the device alone */
+            value[n].data = (void *)(uintptr_t)b->device_at;
+            value[n].device = from->core->device->number;
+        }
+        n++;
+    }
+    const fusor_status status =
+        param && value ? rt_exec_bind(x, e, n, param, value, out) : FU_FAIL(e, FUSOR_ERROR_MEMORY, "bind: no memory");
+    fu_free(param);
+    fu_free(value);
+    return status;
+}
+
 bool rt_exec_is_bound(const rt_exec *x, int param) {
     return param >= 0 && param < x->core->n_params && x->bound[param];
 }

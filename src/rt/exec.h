@@ -62,6 +62,8 @@ void rt_exec_release(rt_exec *x);
  * contraction's operand 1 or a convolution's weights are read from that parameter alone: ir_step.prepack_param). Its
  * calls take the remaining inputs in order. */
 fusor_status rt_exec_bind(rt_exec *x, fu_error *e, int n, const int *param, const fusor_buffer *values, rt_exec **out);
+/* The parameters that `from`, of the same program, has bound, to the same values. */
+fusor_status rt_exec_bind_as(rt_exec *x, fu_error *e, const rt_exec *from, rt_exec **out);
 bool rt_exec_is_bound(const rt_exec *x, int param);
 
 /* Is any bit set that no flag has? who, name: whose. */

@@ -380,6 +380,10 @@ static fusor_status prepare(rt_scan *c, fu_error *e, int n_carries, const rt_car
         if (given.dtype != result[r].dtype)
             return FU_FAIL(e, FUSOR_ERROR_TYPE, "output %%%s is given as another type; the result is %s",
                            result_name(of, r), ir_dtypes[result[r].dtype].name);
+        if (given.rank != result[r].rank && given.rank != result[r].rank + 1)
+            return FU_FAIL(e, FUSOR_ERROR_SHAPE,
+                           "output %%%s has %d dims; expected %d, or one of %lld steps before them", result_name(of, r),
+                           given.rank, result[r].rank, (long long)c->n_steps);
         FU_TRY(split(c, e, "output", result_name(of, r), &given, result[r].rank, &c->out[r], &to[r]));
         if (c->state[r].param < 0) continue;
         FU_TRY(make_state(c, e, r, &result[r], &to[r]));

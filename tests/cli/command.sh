@@ -191,6 +191,7 @@ for runs in 2 3 7; do
         tr -d ' ,' <out | awk -F: '{ v[$1] = $2 } END { exit !(v["\"min_ns\""] <= v["\"median_ns\""] + 0 && v["\"median_ns\""] <= v["\"p99_ns\""] + 0) }' && ok || bad "min, median and p99 of $runs runs"
 done
 expect 0 'N=2000' run two.fusor --fill ones --dim N=1e3,2e3 --threads 1,2 --runs 2 --time
+expect 0 'N=2000 .* 2 ' run two.fusor --fill ones --dim N=1e3,2e3 --threads 1e0,2 --runs 2 --time
 expect 0 'f32\[3\]' run two.fusor --fill ones --dim N=3 --no-fuse
 expect 0 'f32\[3\]' run two.fusor --fill ones --dim N=3 --device reference
 "$fusor" run - @g a=arange <two.fusor >out 2>err && grep -q '0\. 1\.' out && ok || bad 'a program on stdin'
@@ -316,7 +317,8 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     printf x | dd of="$file" bs=1 seek=700 conv=notrunc 2>/dev/null
     expect 1 'checksum' cache show "$(basename "$file" .fk | cut -c1-32)"
     expect 1 'is bad: checksum does not match' cache disasm "$(basename "$file" .fk | cut -c1-32)"
-    expect 1 '1 bad' cache verify
+    expect 1 '1 bad (left where they are' cache verify --cache ro
+    expect 1 '1 bad (quarantined)' cache verify
     expect 0 'set aside     1 bad' cache stats
     json fusor-cache-stats/1 'quarantined quarantined_bytes' cache stats
     expect 0 'deleted 1 entr' cache prune --max-size 1G
@@ -415,6 +417,13 @@ expect 2 "'cache import' changes the directory; expected rw" cache import nosuch
 grep -q 'File too large; new kernels stay in memory' out && grep -q '^%y: f32\[3\]' out && ok || bad "a limit on files: $(cat out)"
 (ulimit -f 0; "$fusor" eval 'a+1' --fill 1 --dim 3 -o result=limited.npy; echo "status $?") 2>&1 </dev/null | cat >out
 grep -q 'limited.npy: cannot write: File too large' out && grep -q 'status 4' out && ok || bad "-o past a limit on files: $(cat out)"
+# What a link names is written, whether it is there already or not; a pipe is read once for all points of a sweep.
+mkdir linked && ln -s linked/r.npy link.npy
+expect 0 '' eval 'a+1' --fill 1 --dim 3 -o result=link.npy
+[ -L link.npy ] && [ -f linked/r.npy ] && ok || bad 'a link to what is not there yet'
+"$fusor" eval "a+1" "a:f32[N]=-" --threads 1,2 --runs 2 --time <linked/r.npy >out 2>err && [ "$(wc -l <out)" = 3 ] && ok || bad "a sweep over stdin: $(cat err)"
+expect 2 "unknown option '-x'" -x
+expect 2 "unknown option '-o'" -o y.npy run two.fusor
 # A file appears whole or not at all, and what was being written of it goes with the process.
 for signal in TERM INT HUP; do
     env --default-signal "$fusor" eval 'a+1' --fill 1 --dim 2e7 -o result=cut.npy >out 2>err </dev/null &

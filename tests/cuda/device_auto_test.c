@@ -167,6 +167,9 @@ Test(device_auto, errors_are_those_of_a_call) {
     FAILS(fusor_executable_call(exe, 2, in, 2, out), FUSOR_ERROR_SHAPE, "N");
     FAILS(fusor_executable_call(exe, 1, in, 2, out), FUSOR_ERROR_ARGUMENT, "takes 2 inputs");
     FAILS(fusor_executable_call(exe, 2, NULL, 2, out), FUSOR_ERROR_ARGUMENT, "");
+    in[0] = there(ctx, &in[0]);
+    FAILS(fusor_executable_call(exe, 2, in, 2, NULL), FUSOR_ERROR_ARGUMENT, "their array is NULL");
+    fusor_buffer_free(ctx, &in[0]);
     fusor_executable_free(exe);
     fusor_context_free(ctx);
 }

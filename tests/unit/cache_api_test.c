@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,10 +36,10 @@ static void fini(void) {
     cr_assert_eq(system(command), 0);
 }
 /* A test that is skipped does not come to its end. */
-#define SKIP(reason) \
-    do { \
-        fini(); \
-        cr_skip(reason); \
+#define SKIP(reason)                                                                                                   \
+    do {                                                                                                               \
+        fini();                                                                                                        \
+        cr_skip(reason);                                                                                               \
     } while (0)
 TestSuite(cache_api, .init = init, .fini = fini, .timeout = 120);
 
@@ -132,6 +133,33 @@ Test(cache_api, counters_over_processes) {
 }
 
 /* The counters may vanish or be damaged at any time: they begin anew, and nothing else happens. */
+/* An entry that cannot be opened now, since the process has no more descriptors, is not thrown away for that. */
+Test(cache_api, descriptors_that_are_used_up) {
+    if (!has_module()) SKIP("no code generation module");
+    struct rlimit was, none;
+    fusor_cache_stats s = {.size = sizeof s};
+    int64_t n = 0, n_bad = 0;
+    compile_in(PROGRAM("neg"));
+    fusor_context *ctx = new_context(dir, 0, NULL);
+    const int next = dup(0);
+    cr_assert(next >= 0 && close(next) == 0 && getrlimit(RLIMIT_NOFILE, &was) == 0);
+    none = was;
+    none.rlim_cur = (rlim_t)next;
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    fusor_status compiled = compile(ctx, PROGRAM("neg")), verified = fusor_cache_verify(ctx, &n, &n_bad);
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &was), 0);
+    cr_expect(compiled == FUSOR_OK || compiled == FUSOR_ERROR_MISS || compiled == FUSOR_ERROR_IO);
+    cr_expect_eq(verified, FUSOR_ERROR_IO);
+    fusor_context_free(ctx);
+    ctx = new_context(dir, FUSOR_CACHE_ONLY, NULL);
+    cr_assert_eq(compile(ctx, PROGRAM("neg")), FUSOR_OK, "%s", fusor_error_message(ctx));
+    cr_assert_eq(fusor_cache_get_stats(ctx, &s), FUSOR_OK);
+    cr_expect(s.disk_hits == 1 && s.compiles == 0);
+    cr_assert_eq(fusor_cache_verify(ctx, &n, &n_bad), FUSOR_OK);
+    cr_expect(n == 1 && n_bad == 0);
+    fusor_context_free(ctx);
+}
+
 Test(cache_api, damaged_counters) {
     if (!has_module()) SKIP("no code generation module");
     compile_in(PROGRAM("relu"));

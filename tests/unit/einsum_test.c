@@ -70,6 +70,11 @@ Test(einsum, is_a_function) {
     cr_assert_eq(fusor_read(fusor_apply(ctx, "einsum", 2, in, "subscripts=\"ij,ji\""), z, sizeof *z), FUSOR_OK, "%s",
                  fusor_error_message(ctx));
     cr_assert_eq(z[0], 15);
+    char spaced[1025]; /* the longest text there is */
+    snprintf(spaced, sizeof spaced, "ij,%1015s->ki", "jk");
+    z[0] = 0;
+    cr_assert_eq(fusor_read(fusor_einsum(spaced, 2, in), z, sizeof z), FUSOR_OK, "%s", fusor_error_message(ctx));
+    cr_assert(z[0] == 4 && z[1] == 10 && z[2] == 5 && z[3] == 11);
     z[0] = 0; /* as the language writes it, and with another attribute */
     cr_assert_eq(fusor_read(fusor_apply(ctx, "einsum", 2, in, "\"ij,ji\", dtype=f32"), z, sizeof *z), FUSOR_OK, "%s",
                  fusor_error_message(ctx));

@@ -281,6 +281,14 @@ Test(sequence, refuses_what_does_not_fit) {
     out[1].shape[1] = H - 1;
     FAILS(SCAN(T, 2, states), FUSOR_ERROR_SHAPE, "output %s");
     out[1].shape[1] = H;
+    for (int r = 0; r < 2; r++) { /* ranks that no tensor has, too */
+        const int right = out[r].rank, wrong[] = {-1, 0, 5, 9, 1 << 30};
+        for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+            out[r].rank = wrong[i];
+            FAILS(SCAN(T, 2, states), FUSOR_ERROR_SHAPE, r ? "output %s has " : "output %y has ");
+        }
+        out[r].rank = right;
+    }
     out[0].data = n->x;
     FAILS(SCAN(T, 2, states), FUSOR_ERROR_OVERLAP, "output %y overlaps input %x");
     out[0].data = n->h;
