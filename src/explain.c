@@ -233,14 +233,31 @@ static bool is_letter(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
 }
 
+/* What statements of the steps are shown with; made once. */
+typedef struct text_of {
+    ir_printer *printer;
+    const char **line; /* where lines of the source begin, from 1; NULL: there is no source */
+    uint32_t n_lines;
+} text_of;
+
+static text_of find_text(fu_arena *arena, const ir_graph *g) {
+    const fu_source *s = g->source;
+    text_of t = {.printer = ir_printer_new(arena, g)};
+    if (!s || !s->text) return t;
+    for (size_t i = 0; i < s->length; i++) t.n_lines += s->text[i] == '\n';
+    t.line = FU_NEW_N(arena, const char *, ++t.n_lines + 1);
+    t.line[1] = s->text;
+    for (size_t i = 0, k = 1; i < s->length; i++)
+        if (s->text[i] == '\n') t.line[++k] = s->text + i + 1;
+    return t;
+}
+
 /* The operator of the text at a place, and the values that its statement defines ("%h, %c"): what normalization made
  * several nodes of is called as the user wrote it. False: there is no text. */
-static bool read_statement(fu_arena *arena, const fu_source *source, fu_loc loc, const char **op_out,
+static bool read_statement(fu_arena *arena, const text_of *t, const fu_source *source, fu_loc loc, const char **op_out,
                            const char **values_out) {
-    if (!source || !source->text || !loc.line) return false;
-    const char *p = source->text, *end = p + source->length;
-    for (uint32_t line = 1; line < loc.line && p < end; p++) line += *p == '\n';
-    const char *start = p;
+    if (!t->line || !loc.line || loc.line > t->n_lines) return false;
+    const char *p = t->line[loc.line], *end = source->text + source->length, *start = p;
     for (uint32_t col = 1; p < end && *p != '\n' && (col < loc.col || ((unsigned char)*p & 0xc0) == 0x80); p++)
         col += ((unsigned char)*p & 0xc0) != 0x80;
     const char *op = p;
@@ -260,7 +277,7 @@ static bool read_statement(fu_arena *arena, const fu_source *source, fu_loc loc,
 }
 
 /* The statements that the step computes something of: what the user wrote, where, and under which name. */
-static json_t *statements_json(fu_arena *arena, const ir_plan *p, const ir_step *s) {
+static json_t *statements_json(fu_arena *arena, const text_of *t, const ir_plan *p, const ir_step *s) {
     const ir_graph *g = p->graph;
     json_t *a = json_array();
     for (int k = 0; k < s->n_ops; k++) {
@@ -272,7 +289,7 @@ static json_t *statements_json(fu_arena *arena, const ir_plan *p, const ir_step 
             is_known = n->loc.line && m->loc.line == n->loc.line && m->loc.col == n->loc.col;
         }
         if (is_known) continue; /* another part of the same composite */
-        (void)read_statement(arena, g->source, n->loc, &op, &value);
+        (void)read_statement(arena, t, g->source, n->loc, &op, &value);
         json_t *o = json_pack("{s:s, s:s}", "op", op, "value", value);
         if (n->loc.line && g->source)
             (void)json_object_set_new(
@@ -293,7 +310,7 @@ static void add_name(json_t *names, const char *name) {
     (void)json_array_append_new(names, json_string(name));
 }
 
-static json_t *step_json(fu_arena *arena, const explain_request *r, int i, const int64_t *symbols) {
+static json_t *step_json(fu_arena *arena, const explain_request *r, const text_of *t, int i, const int64_t *symbols) {
     const ir_plan *p = r->plan;
     const ir_step *s = &p->steps.at[i];
     ir_cost c = ir_step_cost(p, i, symbols);
@@ -317,10 +334,10 @@ static json_t *step_json(fu_arena *arena, const explain_request *r, int i, const
             add_name(is_output ? writes : reads, buffer_name(p, s->arg[a]));
     }
     (void)json_object_set_new(o, "ops", ops);
-    (void)json_object_set_new(o, "statements", statements_json(arena, p, s));
+    (void)json_object_set_new(o, "statements", statements_json(arena, t, p, s));
     fu_str ir;
     fu_str_init(&ir, arena);
-    ir_print_nodes(&ir, p->graph, s->ops, s->n_ops);
+    ir_print_nodes(t->printer, &ir, s->ops, s->n_ops);
     (void)json_object_set_new(o, "ir", json_string(ir.at));
     (void)json_object_set_new(o, "reads", reads);
     (void)json_object_set_new(o, "writes", writes);
@@ -433,10 +450,11 @@ fusor_status explain_json(fu_arena *arena, fu_error *e, const explain_request *r
     json_t *d = json_pack("{s:s, s:s, s:s, s:b, s:i}", "schema", "fusor-explain/1", "function", g->name, "target",
                           target, "assumed", is_assumed, "threads", r->n_threads);
     json_t *dims = json_object(), *kernels = json_array();
+    const text_of source = find_text(arena, g);
     for (uint32_t i = 0; i < n; i++)
         (void)json_object_set_new(dims, ir_size_symbol_name(g->sizes, i), json_integer(symbols[i]));
     for (uint32_t i = 0; i < plan->steps.n; i++)
-        (void)json_array_append_new(kernels, step_json(arena, r, (int)i, symbols));
+        (void)json_array_append_new(kernels, step_json(arena, r, &source, (int)i, symbols));
     if (r->choice) (void)json_object_set_new(d, "auto", json_string(r->choice));
     (void)json_object_set_new(d, "dims", dims);
     (void)json_object_set_new(d, "kernels", kernels);

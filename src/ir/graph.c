@@ -42,15 +42,16 @@ ir_graph *ir_graph_like(fu_arena *a, const ir_graph *from) {
 /* ---- nodes ---- */
 
 static bool same_attr(const ir_attr_info *info, const ir_attr *x, const ir_attr *y) {
+    const bool is_alike = x->is_set == y->is_set || !isnan(info->default_value); /* NaN: a default that none writes */
     switch (info->type) {
     case IR_ATTR_FLOAT:
-    case IR_ATTR_NUMBER: return memcmp(&x->number, &y->number, sizeof x->number) == 0;
+    case IR_ATTR_NUMBER: return is_alike && memcmp(&x->number, &y->number, sizeof x->number) == 0;
     case IR_ATTR_BOOL:
     case IR_ATTR_INT:
     case IR_ATTR_SCALAR: /* an operand: compared there */
     case IR_ATTR_ENUM: return x->integer == y->integer;
     case IR_ATTR_DTYPE: return x->is_set == y->is_set && x->integer == y->integer;
-    case IR_ATTR_AXIS: return x->integer == y->integer && (x->is_set == y->is_set || !isnan(info->default_value));
+    case IR_ATTR_AXIS: return is_alike && x->integer == y->integer;
     case IR_ATTR_AXES:
     case IR_ATTR_INTS:
     case IR_ATTR_SIZES:

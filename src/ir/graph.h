@@ -208,7 +208,10 @@ fusor_status ir_flatten(fu_arena *a, fu_error *e, const ir_module *m, const ir_g
 /* print.c: canonical text. parse(print(m)) is the same module and prints the same bytes. */
 void ir_print_module(fu_str *out, const ir_module *m);
 void ir_print_graph(fu_str *out, const ir_graph *g);                         /* one function, no version line */
-void ir_print_nodes(fu_str *out, const ir_graph *g, const ir_id *id, int n); /* only the statements that make these */
+/* Only the statements that make these nodes. A printer has the names of its graph. */
+typedef struct ir_printer ir_printer;
+ir_printer *ir_printer_new(fu_arena *a, const ir_graph *g);
+void ir_print_nodes(ir_printer *p, fu_str *out, const ir_id *id, int n);
 
 /* A whole copy in another arena, or of live nodes only after a pass (ids change, order kept). */
 ir_graph *ir_graph_copy_live(fu_arena *a, const ir_graph *g);

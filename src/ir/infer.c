@@ -111,11 +111,9 @@ static fusor_status infer_reduce(ir_graph *g, ir_node *n) {
     if (axis && axis->is_set) FU_TRY(fix_axis(g, n, &axis->integer, x.rank, operand_text(g, n)));
     const uint32_t mask = ir_node_axes(g, n);
     const bool keep = attr_of(n, "keepdims")->integer != 0;
-    ir_size reduced = ir_size_const(g->sizes, 1);
     n->rank = 0;
     for (unsigned d = 0; d < x.rank; d++) {
         if (mask >> d & 1) {
-            reduced = ir_size_mul(g->sizes, reduced, x.dim[d]);
             if (keep) n->dim[n->rank++] = ir_size_const(g->sizes, 1);
         } else {
             n->dim[n->rank++] = x.dim[d];
@@ -127,14 +125,15 @@ static fusor_status infer_reduce(ir_graph *g, ir_node *n) {
         const ir_size count = ir_node_count(g, n);
         const char *what = "the reduced axes are empty, so there is no element to give; reduce non-empty axes";
         int64_t v;
-        if (ir_size_is(g->sizes, reduced, 0) && ir_size_is_const(g->sizes, count, &v) && v != 0) {
-            return SHAPE_ERROR("%s is %s: %s", label(g, n, 0), type_text(g, &x), what);
-        }
-        if (!ir_size_is_const(g->sizes, reduced, &v) || v == 0) {
-            const char *text =
-                fu_format(g->arena, "%s: %s is %s: %s", info->name, label(g, n, 0), type_text(g, &x), what);
-            ir_add_check(g,
-                         (ir_check){.a = reduced, .b = count, .kind = IR_CHECK_NOT_ZERO, .what = text, .loc = n->loc});
+        const char *text = NULL;
+        for (unsigned d = 0; d < x.rank; d++) { /* each for itself: their product may be more than a size holds */
+            if (!(mask >> d & 1) || (ir_size_is_const(g->sizes, x.dim[d], &v) && v != 0)) continue;
+            if (ir_size_is(g->sizes, x.dim[d], 0) && ir_size_is_const(g->sizes, count, &v) && v != 0)
+                return SHAPE_ERROR("%s is %s: %s", label(g, n, 0), type_text(g, &x), what);
+            if (!text)
+                text = fu_format(g->arena, "%s: %s is %s: %s", info->name, label(g, n, 0), type_text(g, &x), what);
+            ir_add_check(
+                g, (ir_check){.a = x.dim[d], .b = count, .kind = IR_CHECK_NOT_ZERO, .what = text, .loc = n->loc});
         }
     }
     const ir_dtype said = dtype_attr(n);

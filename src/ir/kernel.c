@@ -53,6 +53,14 @@ static uint32_t dims_of_role(const ir_kernel *k, char role) {
     return m;
 }
 
+/* Does load i read where a scatter stores? What is there changes from step to step, wherever it is. */
+static bool is_of_scatter(const ir_kernel *k, int i) {
+    if (!(k->inst[i].variant & IR_LOAD_OFFSET)) return false;
+    for (int s = i + 1; s < k->n_insts; s++)
+        if (k->inst[s].op == IR_K_STORE && k->inst[s].variant && k->inst[s].in[1] == k->inst[i].in[0]) return true;
+    return false;
+}
+
 /* One forward sweep: what each instruction varies along and the pass it belongs to. */
 static void analyze(const ir_kernel *k, uint32_t *varies, int *pass) {
     uint32_t r = dims_of_role(k, k->kind == IR_KERNEL_CONTRACT ? 'n' : 'r'), kk = dims_of_role(k, 'k');
@@ -67,6 +75,7 @@ static void analyze(const ir_kernel *k, uint32_t *varies, int *pass) {
         if (in->op == IR_K_LOAD) {
             for (int d = 0; d < k->n_dims; d++)
                 if (k->buffer[in->index].stride[d] != 0) v |= 1u << d; /* and its operands */
+            if (is_of_scatter(k, i)) v |= (1u << k->n_dims) - 1;
         } else if (in->op == IR_K_INDEX) {
             v = 1u << in->index;
         } else if (ir_kernel_is_reduce_op(in->op)) {

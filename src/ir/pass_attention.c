@@ -17,6 +17,7 @@
 #include "ir/attention.h"
 #include "ir/kernel.h"
 #include "ir/pass.h"
+#include <float.h>
 #include <math.h>
 
 typedef struct recognizer {
@@ -70,6 +71,13 @@ static ir_id behind_scales(const recognizer *r, ir_id id, double *scale) {
         *scale = n->op == IR_OP_MUL ? *scale * v : *scale / v;
         id = n->in[x];
     }
+}
+
+/* Is the product of all the numbers one in this type, too? Each for itself they may have given 0 or an infinity. */
+static bool is_for_scale(ir_dtype t, double scale) {
+    bool fits;
+    const double v = fabs(ir_bits_to_double(t, ir_bits_from_double(t, scale, &fits)));
+    return isfinite(v) && (v >= (t == FUSOR_F64 ? DBL_MIN : FLT_MIN) || scale == 0);
 }
 
 /* Dim `from_end` of x is that of `like`, or stretches to it. */
@@ -133,7 +141,7 @@ static bool matches(const recognizer *r, const ir_node *n, match *m) {
     if (axis != -1 && axis != p->rank - 1) return false;
     *m = (match){0};
     const ir_id product = behind_mask(r, p->in[0], m);
-    if (!product) return false;
+    if (!product || !is_for_scale(n->dtype, m->scale)) return false;
     const ir_node *x = at(r, product), *q = at(r, x->in[0]), *k = at(r, x->in[1]), *v = at(r, n->in[1]);
     if (x->dtype != n->dtype || x->rank != n->rank) return false;
     m->q = x->in[0], m->k = x->in[1], m->v = n->in[1];

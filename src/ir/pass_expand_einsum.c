@@ -518,6 +518,7 @@ static ir_id expand(const ir_expand *c, const ir_node *n, bool has_kernels) {
     const term result = ordered(&v, terms[last], want.label);
     ir_id y = reshape(&v, result.id, n->dim, n->rank);
     if (ir_is_float(v.t)) y = unless_empty(&v, n, &e, early, y);
+    if (y && ir_at(v.g, y)->dtype == FUSOR_U64) y = cast(&v, y, v.t); /* nothing was summed */
     return y ? ir_expand_finish(c, cast(&v, y, n->dtype), n->in[0]) : 0;
 }
 

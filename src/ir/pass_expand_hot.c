@@ -110,6 +110,7 @@ static ir_id lookup(const ir_expand *c, const ir_node *n) {
         binary(c, IR_OP_LT, indices_of(c, &h, h.dim, h.rank), ir_add_literal(g, h.whole, (ir_bits)h.depth));
     const ir_id zero = ir_add_literal(g, t, 0), x = ir_expand_op(c, IR_OP_TAKE, 2, row, NULL, 0, 0);
     ir_id y = select(c, is_place, x, zero);
+    if (t == FUSOR_U64) y = ir_expand_cast(c, y, FUSOR_I64); /* what sums are made in */
     if (!ir_is_float(t)) return ir_expand_cast(c, y, n->dtype);
     ir_size first = ir_size_const(g->sizes, 0);
     const ir_attr axes = ir_list_attr(&first, 1);
@@ -161,6 +162,7 @@ ir_id ir_expand_hot(const ir_expand *c, const ir_node *n) {
     y = ir_expand_op(c, IR_OP_SLICE, 1, &y, part, 4, 0);
     axes = ir_list_attr(&start, 1); /* lines are dim 0 */
     if (lines > 1) y = ir_expand_op(c, IR_OP_REDUCE_SUM, 1, &y, &axes, 1, 0);
+    if (ir_is_float(sum)) y = ir_expand_cast(c, y, sum); /* exact; a conversion from there saturates */
     y = ir_expand_cast(c, y, n->dtype);
     memcpy(dim, n->dim, sizeof dim);
     shape = ir_list_attr(dim, n->rank);

@@ -5,8 +5,8 @@
  * of rows at a time, and never in memory. Where windows overlap along rows, rows would be computed twice or kept from
  * band to band, which takes what it saves; pads and what knows its place (iota) would have to know the band's.
  *
- * No cycle: whatever else the tail reads was made by clusters before the convolution. Cost: O(nodes) for each candidate
- * and cluster. */
+ * No cycle: whatever else the tail reads was made by clusters before the convolution. Cost: O(nodes + edges) of all
+ * clusters, and a bounded number of nodes for each candidate. */
 #include "base/small.h"
 #include "ir/plan_internal.h"
 
@@ -18,8 +18,15 @@ typedef struct search {
     int head, tail;            /* that cluster; the map's */
     int64_t step, first, last; /* row i of the map reads rows i * step + first to i * step + last of the value */
     int n_found, n_visits;     /* times that the value was met; nodes looked at */
-    bool *is_seen;             /* by node */
 } search;
+
+enum { NO_READER = 0, MANY_READERS = -1 };
+typedef struct readers {
+    planner *p;
+    int *by;             /* by node: the cluster that alone reads it, another than its own */
+    bool *is_for_others; /* by node: an operator reads it that no tail may have, or one that others read */
+    int *seen;           /* by node: the last cluster whose program it was met in */
+} readers;
 
 /* May a tail have this operator? */
 static bool is_for_tail(const ir_node *n) {
@@ -73,30 +80,38 @@ static bool find_rows(search *s, ir_id id, int64_t step, int64_t at) {
     return true;
 }
 
-/* Does what cluster c computes read the value? */
-static bool reaches(search *s, ir_id id, int c) {
-    const ir_node *n = ir_at(s->p->g, id);
-    if (s->is_seen[id]) return false;
-    s->is_seen[id] = true;
+/* Notes what the program of cluster c reads, from node id down. */
+static void note_reads(readers *r, ir_id id, int c) {
+    const ir_node *n = ir_at(r->p->g, id);
+    if (r->seen[id] == c) return;
+    r->seen[id] = c;
     for (int i = 0; i < n->n_in; i++) {
         const ir_id x = n->in[i];
-        if (x == s->value) return true;
-        if (is_leaf(s->p, x) || (s->p->info[x].home && s->p->info[x].home != c)) continue;
-        if (reaches(s, x, c)) return true;
+        const node_info *v = &r->p->info[x];
+        if (v->home != c && r->by[x] != c) r->by[x] = r->by[x] == NO_READER ? c : MANY_READERS;
+        if (is_leaf(r->p, x) || (v->home && v->home != c)) continue;
+        note_reads(r, x, c);
     }
-    return false;
 }
 
-static bool reads(search *s, int c) {
-    const planner *p = s->p;
-    const cluster *k = &p->clusters.at[c];
-    memset(s->is_seen, 0, p->g->nodes.n * sizeof *s->is_seen);
-    if (k->anchor && reaches(s, k->anchor, c)) return true;
-    for (uint32_t i = 0; i < k->stores.n; i++)
-        if (reaches(s, k->stores.at[i], c)) return true;
-    for (ir_id id = 1; id < p->g->nodes.n; id++)
-        if (p->info[id].home == c && reaches(s, id, c)) return true;
-    return false;
+static readers find_readers(planner *p) {
+    const uint32_t n = p->g->nodes.n;
+    readers r = {p, FU_NEW_N(p->arena, int, n), FU_NEW_N(p->arena, bool, n), FU_NEW_N(p->arena, int, n)};
+    ir_id *next = FU_NEW_N(p->arena, ir_id, n), *first = FU_NEW_N(p->arena, ir_id, p->clusters.n);
+    for (ir_id id = n; id-- > 1;) { /* lists of the nodes that a cluster is home to */
+        const int c = p->info[id].home;
+        next[id] = first[c];
+        first[c] = id;
+        const bool is_other = p->info[id].home || !is_for_tail(ir_at(p->g, id));
+        for (int i = 0; i < ir_at(p->g, id)->n_in; i++) r.is_for_others[ir_at(p->g, id)->in[i]] |= is_other;
+    }
+    for (int c = 1; c < (int)p->clusters.n; c++) {
+        const cluster *k = &p->clusters.at[c];
+        if (k->anchor) note_reads(&r, k->anchor, c);
+        for (uint32_t i = 0; i < k->stores.n; i++) note_reads(&r, k->stores.at[i], c);
+        for (ir_id id = first[c]; id; id = next[id]) note_reads(&r, id, c);
+    }
+    return r;
 }
 
 /* A plain convolution over two axes, whose kernel is one of tiles of rows. */
@@ -107,30 +122,14 @@ static bool has_rows(const planner *p, const cluster *c) {
            !ir_conv_is_depthwise(p->g, n) && c->stores.n == 1 && !c->tail;
 }
 
-/* Is the value read only by operators that a tail may have? (Most are read by the next convolution.) */
-static bool may_have_tail(const search *s) {
+/* The map that alone reads what cluster s->head stores; 0: there is none. (Most are read by the next convolution.) */
+static int only_reader(const search *s, const readers *r) {
     const planner *p = s->p;
     const node_info *v = &p->info[s->value];
-    if (v->home != s->head || v->is_barrier || v->as_result || plan_is_result(p, s->value)) return false;
-    for (ir_id id = 1; id < p->g->nodes.n; id++) {
-        const ir_node *n = ir_at(p->g, id);
-        for (int i = 0; i < n->n_in; i++)
-            if (n->in[i] == s->value && (p->info[id].home || !is_for_tail(n))) return false;
-    }
-    return true;
-}
-
-/* The map that alone reads what cluster c stores; 0: there is none. */
-static int only_reader(search *s, int c) {
-    const planner *p = s->p;
-    int found = 0;
-    if (!may_have_tail(s)) return 0;
-    for (int k = 1; k < (int)p->clusters.n; k++) {
-        if (k == c || !reads(s, k)) continue;
-        if (found || p->clusters.at[k].kind != CLUSTER_MAP || p->clusters.at[k].anchor) return 0;
-        found = k;
-    }
-    return found;
+    const int found = r->by[s->value];
+    if (v->home != s->head || v->is_barrier || v->as_result || plan_is_result(p, s->value)) return 0;
+    if (found <= 0 || r->is_for_others[s->value]) return 0;
+    return p->clusters.at[found].kind == CLUSTER_MAP && !p->clusters.at[found].anchor ? found : 0;
 }
 
 /* Is the value as the convolution's result lies, and are the map's images and channels the same? */
@@ -144,13 +143,17 @@ static bool is_beside(const planner *p, ir_id id, const cluster *head, const clu
 }
 
 void plan_attach_bands(planner *p) {
-    search s = {.p = p, .is_seen = FU_NEW_N(p->arena, bool, p->g->nodes.n)};
-    for (int c = 1; c < (int)p->clusters.n && !p->options->no_fuse; c++) {
+    search s = {.p = p};
+    bool has_any = false;
+    for (int c = 1; c < (int)p->clusters.n; c++) has_any |= has_rows(p, &p->clusters.at[c]);
+    if (!has_any || p->options->no_fuse) return;
+    const readers r = find_readers(p);
+    for (int c = 1; c < (int)p->clusters.n; c++) {
         if (!has_rows(p, &p->clusters.at[c])) continue;
         s.value = p->clusters.at[c].stores.at[0];
         s.head = c;
         s.n_found = s.n_visits = 0;
-        s.tail = only_reader(&s, c);
+        s.tail = only_reader(&s, &r);
         const cluster *k = &p->clusters.at[s.tail];
         if (!s.tail || !is_beside(p, s.value, &p->clusters.at[c], k) || !plan_have_room(&p->clusters.at[c], k))
             continue;

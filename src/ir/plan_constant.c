@@ -2,18 +2,23 @@
 /* plan_constant.c: what a kernel packs once, for all calls: operand 1 of a contraction, or the weights of a convolution,
  * that is a `const` parameter; and an operand 1 that is computed of `const` parameters alone (weights of few bits that
  * are unpacked and scaled, transposed or folded), with the kernels that make it. All of them must be bound, and sizes
- * that a call gives may have no say in what is packed: not in how much, nor in where it is read. Cost: O(steps^2) where
- * operands are computed. */
+ * that a call gives may have no say in what is packed: not in how much, nor in where it is read. What is made of more
+ * than MOST_SOURCES parameters is computed in each call. Cost: O(steps^2) where operands are computed. */
 #include "base/small.h"
 #include "ir/plan_internal.h"
 #include <string.h>
 
+enum { MOST_SOURCES = 64 };
+
+typedef struct param_set {
+    int n, *at; /* of the graph's, in order */
+} param_set;
 typedef struct constants {
     planner *p;
     ir_plan *plan;
-    bool *is;    /* by buffer: made of constants */
-    bool *of;    /* by buffer and parameter */
-    int *writes; /* by buffer: steps that write it */
+    bool *is;      /* by buffer: made of constants */
+    param_set *of; /* by buffer: of these */
+    int *writes;   /* by buffer: steps that write it */
 } constants;
 
 /* ---- sizes that are the same in every call ---- */
@@ -111,31 +116,37 @@ static bool has_fixed_scalars(const fixed *f, const ir_step *st, const bool *of)
     return true;
 }
 
-/* The parameters that these n buffers are made of; *out. How many. */
-static int list_params(const constants *c, const int *buffer, int n_buffers, int **out) {
-    const int n = (int)c->p->g->params.n;
-    int found = 0;
-    *out = FU_NEW_N(c->p->arena, int, n + 1);
-    for (int q = 0; q < n; q++) {
-        bool is_of = false;
-        for (int i = 0; i < n_buffers; i++) is_of |= c->of[buffer[i] * n + q];
-        if (is_of) (*out)[found++] = q;
+/* The parameters that these n buffers are made of. False: too many. */
+static bool list_params(const constants *c, const int *buffer, int n_buffers, param_set *out) {
+    int all[MOST_SOURCES];
+    *out = (param_set){0, NULL};
+    for (int i = 0; i < n_buffers; i++) {
+        const param_set *of = &c->of[buffer[i]];
+        for (int k = 0; k < of->n; k++) {
+            int to = out->n;
+            while (to > 0 && all[to - 1] >= of->at[k]) to--;
+            if (to < out->n && all[to] == of->at[k]) continue;
+            if (out->n == MOST_SOURCES) return false;
+            memmove(all + to + 1, all + to, (size_t)(out->n++ - to) * sizeof *all);
+            all[to] = of->at[k];
+        }
     }
-    return found;
+    out->at = fu_dup(c->p->arena, all, (size_t)out->n * sizeof *all);
+    return true;
 }
 
-/* Does the step make temporaries of constants? */
-static bool is_constant(const constants *c, const ir_step *st) {
+/* Does the step make temporaries of constants? *of: of these. */
+static bool is_constant(const constants *c, const ir_step *st, param_set *of) {
     if (st->kind != IR_STEP_KERNEL) return false;
-    int read[IR_KERNEL_MAX_BUFFERS], n_read = 0, *params;
+    int read[IR_KERNEL_MAX_BUFFERS], n_read = 0;
     for (int a = 0; a < st->n_args; a++) {
         const ir_plan_buffer *b = &c->plan->buffers.at[st->arg[a]];
         if (is_written(st, a) ? b->storage != IR_STORE_TEMP || c->writes[st->arg[a]] > 1 : !c->is[st->arg[a]])
             return false;
         if (!is_written(st, a)) read[n_read++] = st->arg[a];
     }
-    const int n_params = list_params(c, read, n_read, &params);
-    const fixed f = fixed_by(c->p, params, n_params);
+    if (!list_params(c, read, n_read, of)) return false;
+    const fixed f = fixed_by(c->p, of->at, of->n);
     if (!has_fixed_scalars(&f, st, NULL)) return false;
     for (int d = 0; d < st->kernel->n_dims; d++)
         if (!is_fixed(&f, st->dim[d])) return false;
@@ -177,20 +188,26 @@ static void pack_once(const constants *c, ir_step *st) {
         if (!c->is[st->arg[b]]) return;
         read[n_read++] = st->arg[b];
     }
-    int *sources;
-    const int n_sources = list_params(c, read, n_read, &sources);
-    const fixed f = fixed_by(c->p, sources, n_sources);
+    param_set of;
+    if (!list_params(c, read, n_read, &of)) return;
+    const fixed f = fixed_by(c->p, of.at, of.n);
     if (!is_packed_alike(&f, st, w) || !has_fixed_scalars(&f, st, marked)) return;
     for (int b = 0; b < k->n_buffers; b++)
         if (is_read[b] && !is_read_alike(&f, st, b)) return;
-    st->sources = sources;
-    st->n_sources = n_sources;
-    if (n_sources) st->prepack_param = sources[n_sources - 1];
+    st->sources = of.at;
+    st->n_sources = of.n;
+    if (of.n) st->prepack_param = of.at[of.n - 1];
 }
 
-static void add_served(ir_step *st, int step) {
-    for (int i = 0; i < st->n_serves; i++)
+static void add_served(const constants *c, ir_step *st, int step) {
+    const int n = st->n_serves;
+    for (int i = 0; i < n; i++)
         if (st->serves[i] == step) return;
+    if ((n & (n - 1)) == 0) { /* room for twice as many */
+        int *more = FU_NEW_N(c->p->arena, int, n ? 2 * n : 1);
+        if (n) memcpy(more, st->serves, (size_t)n * sizeof *more);
+        st->serves = more;
+    }
     st->serves[st->n_serves++] = step;
 }
 
@@ -203,7 +220,7 @@ static bool is_packed_alone(const constants *c, int by, int b) {
         bool reads = false, others[IR_KERNEL_MAX_INSTS] = {false};
         for (int a = 0; a < reader->n_args; a++) reads |= reader->arg[a] == b;
         if (!reads) continue;
-        for (int i = 0; i < reader->n_serves; i++) add_served(st, reader->serves[i]);
+        for (int i = 0; i < reader->n_serves; i++) add_served(c, st, reader->serves[i]);
         if (reader->n_serves) continue;
         if (!reader->n_sources) return false;
         for (int i = 0; i < reader->kernel->n_insts; i++)
@@ -211,23 +228,24 @@ static bool is_packed_alone(const constants *c, int by, int b) {
         for (int i = 0; i < reader->kernel->n_insts; i++)
             if (others[i] && reader->kernel->inst[i].op == IR_K_LOAD && reader->arg[reader->kernel->inst[i].index] == b)
                 return false;
-        add_served(st, s);
+        add_served(c, st, s);
     }
     return true;
 }
 
 void plan_find_constants(planner *p) {
     ir_plan *plan = p->plan;
-    const int n = (int)p->g->params.n, n_buffers = (int)plan->buffers.n, n_steps = (int)plan->steps.n;
-    constants c = {p, plan, FU_NEW_N(p->arena, bool, n_buffers), FU_NEW_N(p->arena, bool, n_buffers *n + 1),
-                   FU_NEW_N(p->arena, int, n_buffers)};
+    const int n_buffers = (int)plan->buffers.n, n_steps = (int)plan->steps.n;
     bool any = false;
+    param_set of;
     if (ir_level_is_gpu(p->options->level) || p->options->reference) return;
+    constants c = {p, plan, FU_NEW_N(p->arena, bool, n_buffers), FU_NEW_N(p->arena, param_set, n_buffers),
+                   FU_NEW_N(p->arena, int, n_buffers)};
     for (int b = 0; b < n_buffers; b++) {
-        const ir_plan_buffer *at = &plan->buffers.at[b];
+        ir_plan_buffer *at = &plan->buffers.at[b];
         const bool is_param = at->storage == IR_STORE_INPUT && p->g->params.at[at->index].is_const;
         c.is[b] = is_param || at->storage == IR_STORE_LITERAL;
-        if (is_param) c.of[b * n + at->index] = true;
+        if (is_param) c.of[b] = (param_set){1, &at->index};
     }
     for (int s = 0; s < n_steps; s++)
         for (int a = 0; a < plan->steps.at[s].n_args; a++)
@@ -236,20 +254,19 @@ void plan_find_constants(planner *p) {
         ir_step *st = &plan->steps.at[s];
         pack_once(&c, st);
         any |= st->n_sources > 0;
-        if (!is_constant(&c, st)) continue;
-        for (int a = 0; a < st->n_args; a++)
-            for (int from = 0; is_written(st, a) && from < st->n_args; from++) {
-                c.is[st->arg[a]] = true;
-                for (int q = 0; q < n && !is_written(st, from); q++)
-                    c.of[st->arg[a] * n + q] |= c.of[st->arg[from] * n + q];
-            }
+        if (!is_constant(&c, st, &of)) continue;
+        for (int a = 0; a < st->n_args; a++) {
+            if (!is_written(st, a)) continue;
+            c.is[st->arg[a]] = true;
+            c.of[st->arg[a]] = of;
+        }
     }
     for (int s = n_steps - 1; s >= 0 && any; s--) {
         ir_step *st = &plan->steps.at[s];
-        if (!is_constant(&c, st)) continue;
-        st->serves = FU_NEW_N(p->arena, int, n_steps);
-        for (int a = 0; a < st->n_args && st->n_serves >= 0; a++)
-            if (is_written(st, a) && !is_packed_alone(&c, s, st->arg[a])) st->n_serves = -1;
-        if (st->n_serves < 0) st->n_serves = 0;
+        if (!is_constant(&c, st, &of)) continue;
+        bool is_alone = true;
+        for (int a = 0; a < st->n_args && is_alone; a++)
+            is_alone = !is_written(st, a) || is_packed_alone(&c, s, st->arg[a]);
+        if (!is_alone) st->n_serves = 0;
     }
 }

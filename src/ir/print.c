@@ -9,7 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct printer {
+/* The results of each call, in order: index by the call, id[first[call] + k]. */
+typedef struct call_results {
+    uint32_t *first, *n;
+    ir_id *id;
+} call_results;
+
+struct ir_printer {
     fu_str *out;
     fu_arena *a;
     const ir_graph *g;
@@ -22,7 +28,10 @@ typedef struct printer {
     ir_size **result_dim;             /* by result: declared dims; NULL = the node's */
     uint32_t *first_hint, *next_hint; /* by node, by hint: 1 + a hint that is written there; NULL: the graph has none */
     bool has_unbound;                 /* some symbol is no parameter's: a call leaves out a parameter with a file */
-} printer;
+    call_results calls;
+    bool *chosen; /* by node: the statements to print; NULL: all */
+};
+typedef ir_printer printer;
 
 /* ---- literals ---- */
 
@@ -512,12 +521,6 @@ static void print_results(printer *p) {
     fu_str_add(p->out, list ? ") {\n" : " {\n");
 }
 
-/* The results of each call, in order: index by the call, results[first[call] + k]. */
-typedef struct call_results {
-    uint32_t *first, *n;
-    ir_id *id;
-} call_results;
-
 static call_results find_results(printer *p) {
     const ir_graph *g = p->g;
     call_results c = {FU_NEW_N(p->a, uint32_t, g->nodes.n), FU_NEW_N(p->a, uint32_t, g->nodes.n), NULL};
@@ -552,10 +555,8 @@ static bool any_unbound(const printer *p) {
     return false;
 }
 
-static printer *new_printer(fu_str *out, const ir_graph *g) {
-    fu_arena *a = out->arena;
+ir_printer *ir_printer_new(fu_arena *a, const ir_graph *g) {
     printer *p = FU_NEW(a, printer);
-    p->out = out;
     p->a = a;
     p->g = g;
     p->name = FU_NEW_N(a, const char *, g->nodes.n);
@@ -567,17 +568,18 @@ static printer *new_printer(fu_str *out, const ir_graph *g) {
     name_nodes(p);
     place_checks(p);
     place_hints(p);
+    p->calls = find_results(p);
     return p;
 }
 
-/* chosen: by node, the statements to print; NULL: all. */
-static void print_statements(printer *p, const bool *chosen) {
+/* Of the nodes from first to last, those that are chosen. */
+static void print_statements(printer *p, ir_id first, ir_id last) {
     const ir_graph *g = p->g;
-    call_results calls = find_results(p);
-    for (ir_id id = 1; id < g->nodes.n; id++) {
+    const bool *chosen = p->chosen;
+    for (ir_id id = first; id <= last; id++) {
         ir_op op = ir_at(g, id)->op;
         if (op == IR_OP_CALL) {
-            if (!chosen || chosen[id]) print_node(p, id, calls.id + calls.first[id], calls.n[id]);
+            if (!chosen || chosen[id]) print_node(p, id, p->calls.id + p->calls.first[id], p->calls.n[id]);
         } else if (ir_ops[op].n_results != 1) {
             uint32_t n = count_siblings(g, id), n_results = ir_count_results(op, ir_at(g, id)->attr);
             ir_id *result = FU_NEW_N(p->a, ir_id, n_results);
@@ -594,14 +596,26 @@ static void print_statements(printer *p, const bool *chosen) {
     }
 }
 
-void ir_print_nodes(fu_str *out, const ir_graph *g, const ir_id *id, int n) {
-    bool *chosen = FU_NEW_N(out->arena, bool, g->nodes.n);
-    for (int i = 0; i < n; i++) chosen[id[i]] = true;
-    print_statements(new_printer(out, g), chosen);
+void ir_print_nodes(ir_printer *p, fu_str *out, const ir_id *id, int n) {
+    if (n == 0) return;
+    ir_id first = id[0], last = id[0];
+    if (!p->chosen) p->chosen = FU_NEW_N(p->a, bool, p->g->nodes.n);
+    p->out = out;
+    for (int i = 0; i < n; i++) {
+        p->chosen[id[i]] = true;
+        first = id[i] < first ? id[i] : first;
+        last = id[i] > last ? id[i] : last;
+    }
+    while (first > 1 && ir_ops[ir_at(p->g, first)->op].n_results != 1 && /* several results: from the first one */
+           ir_at(p->g, first - 1)->op == ir_at(p->g, first)->op)
+        first--;
+    print_statements(p, first, last);
+    for (int i = 0; i < n; i++) p->chosen[id[i]] = false;
 }
 
 void ir_print_graph(fu_str *out, const ir_graph *g) {
-    printer *p = new_printer(out, g);
+    printer *p = ir_printer_new(out->arena, g);
+    p->out = out;
     fu_str_addf(out, "func @%s(", g->name);
     for (uint32_t i = 0; i < g->params.n; i++) {
         if (i) fu_str_add(out, ", ");
@@ -609,7 +623,7 @@ void ir_print_graph(fu_str *out, const ir_graph *g) {
     }
     fu_str_addc(out, ')');
     print_results(p);
-    print_statements(p, NULL);
+    print_statements(p, 1, g->nodes.n - 1);
     fu_str_add(out, "  return ");
     for (uint32_t i = 0; i < g->results.n; i++) {
         if (i) fu_str_add(out, ", ");

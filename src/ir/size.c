@@ -4,13 +4,14 @@
  * Minima and maxima are written with positive parts, so there is one form for them all; no text can say one, they come
  * from bounds that clamp (slice).
  *
- * Limits keep hostile input cheap: a polynomial has at most MAX_TERMS terms of at most MAX_DEGREE factors, quotients
- * nest MAX_DEPTH deep, and the tree behind a size has at most MAX_WEIGHT leaves (so walking it needs no memo). What
- * goes past them, or past 64 bits, becomes the size HUGE, which absorbs everything and fails when it is evaluated. */
+ * Limits keep hostile input cheap: a polynomial has at most MAX_TERMS terms (as many as eight dims make that are sums of
+ * two) of at most MAX_DEGREE factors, quotients nest MAX_DEPTH deep, and the tree behind a size has at most MAX_WEIGHT
+ * leaves (so walking it needs no memo). What goes past them, or past 64 bits, becomes the size HUGE, which absorbs
+ * everything and fails when it is evaluated. */
 #include "ir/types.h"
 #include <string.h>
 
-enum { MAX_TERMS = 32, MAX_DEGREE = 12, MAX_DEPTH = 48, MAX_WEIGHT = 1024, SCRATCH_TERMS = 256 };
+enum { MAX_TERMS = 256, MAX_DEGREE = 12, MAX_DEPTH = 48, MAX_WEIGHT = 2048, SCRATCH_TERMS = 256 };
 enum { HUGE_SIZE = 0 }; /* its id: so a dimension nobody filled in fails loudly too */
 
 typedef struct term {

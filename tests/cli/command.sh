@@ -407,6 +407,15 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
             case $? in 0 | 3 | 4) ;; *) died="$died $mb" ;; esac
         done
         [ -z "$died" ] && ok || bad "it dies in this many MB:$died"
+        # What planning takes goes with the text: as many constants as there may be, and many kernels.
+        awk 'BEGIN { printf "func @f("; for (i = 0; i < 65535; i++) printf "%sconst %%p%d: f32", i ? ", " : "", i
+                     print ") -> (f32, f32) { %a = neg(%p0) %b = abs(%p0) return %a, %b }" }' >many.fusor
+        awk 'BEGIN { printf "func @f(%%x: f32[1, 4, 8, 8]"; for (i = 0; i < 300; i++) printf ", %%w%d: f32[4, 4, 3, 3]", i
+                     printf ") -> ("; for (i = 0; i < 300; i++) printf "%sf32[1, 4, 3, 3]", i ? ", " : ""
+                     print ") {"; for (i = 0; i < 300; i++) printf "%%c%d = conv(%%x, %%w%d) %%p%d = max_pool(%%c%d, kernel=[2, 2], strides=[2, 2])\n", i, i, i, i
+                     printf "return "; for (i = 0; i < 300; i++) printf "%s%%p%d", i ? ", " : "", i; print " }" }' >convs.fusor
+        (ulimit -v 1500000 && exec "$fusor" explain many.fusor) >out 2>err && grep -q '^kernel 0' out && ok || bad "65,535 constants: $(tail -c 200 err)"
+        (ulimit -v 300000 && exec "$fusor" explain convs.fusor) >out 2>err && grep -q '^kernel 299' out && ok || bad "300 convolutions: $(tail -c 200 err)"
     fi
 fi
 expect 2 "'cache clear' changes the directory; expected rw" cache clear --cache ro
