@@ -207,7 +207,7 @@ ir_graph *ir_module_find(const ir_module *m, const char *function); /* NULL: the
 fusor_status ir_flatten(fu_arena *a, fu_error *e, const ir_module *m, const ir_graph *f, ir_graph **out);
 /* print.c: canonical text. parse(print(m)) is the same module and prints the same bytes. */
 void ir_print_module(fu_str *out, const ir_module *m);
-void ir_print_graph(fu_str *out, const ir_graph *g);                         /* one function, no version line */
+void ir_print_graph(fu_str *out, const ir_graph *g); /* one function, no version line */
 /* Only the statements that make these nodes. A printer has the names of its graph. */
 typedef struct ir_printer ir_printer;
 ir_printer *ir_printer_new(fu_arena *a, const ir_graph *g);

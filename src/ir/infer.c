@@ -132,8 +132,8 @@ static fusor_status infer_reduce(ir_graph *g, ir_node *n) {
                 return SHAPE_ERROR("%s is %s: %s", label(g, n, 0), type_text(g, &x), what);
             if (!text)
                 text = fu_format(g->arena, "%s: %s is %s: %s", info->name, label(g, n, 0), type_text(g, &x), what);
-            ir_add_check(
-                g, (ir_check){.a = x.dim[d], .b = count, .kind = IR_CHECK_NOT_ZERO, .what = text, .loc = n->loc});
+            ir_add_check(g,
+                         (ir_check){.a = x.dim[d], .b = count, .kind = IR_CHECK_NOT_ZERO, .what = text, .loc = n->loc});
         }
     }
     const ir_dtype said = dtype_attr(n);

@@ -54,6 +54,35 @@ static ir_id distance(const ir_expand *c, int64_t v, ir_id zero) {
     return ir_expand_cast(c, ir_add_raw(g, &n), FUSOR_F32);
 }
 
+/* q = x / scale in f64, as it must be to be rounded once more: where it is not exact and its last bit is 0, the neighbour
+ * on the side of the exact quotient, whose last bit is 1 (round to odd). mask: dims that the scale repeats along. */
+static ir_id to_odd(const ir_expand *c, ir_id x, ir_id scale, ir_id q, uint8_t mask) {
+    ir_graph *g = c->rw->to;
+    ir_node fma = ir_expand_node(c, IR_OP_FMA, FUSOR_F64, ir_at(g, q), 3);
+    ir_id in[3] = {ir_expand_1(c, IR_OP_NEG, q), scale, x};
+    uint8_t stretch[3] = {0, mask, 0};
+    fma.in = in;
+    fma.stretch = stretch;
+    const ir_id rest = ir_add_raw(g, &fma), zero = ir_add_literal(g, FUSOR_I64, 0),
+                one = ir_add_literal(g, FUSOR_I64, 1);
+    const ir_id of[3] = {q, rest, scale};
+    ir_id bits[3];
+    for (int i = 0; i < 3; i++) bits[i] = ir_expand_op(c, IR_OP_BITCAST, 1, &of[i], NULL, 0, FUSOR_I64);
+    /* negative: |q| is too large */
+    const ir_id sign = ir_expand_2(c, IR_OP_XOR, ir_expand_2(c, IR_OP_XOR, bits[0], bits[1], 0), bits[2], mask);
+    const ir_id back = ir_expand_op(c, IR_OP_LT, 2, (ir_id[]){sign, zero}, NULL, 0, 0);
+    const ir_id step =
+        ir_expand_op(c, IR_OP_SELECT, 3, (ir_id[]){back, ir_add_literal(g, FUSOR_I64, ~(ir_bits)0), one}, NULL, 0, 0);
+    const ir_id last = ir_expand_op(c, IR_OP_AND, 2, (ir_id[]){bits[0], one}, NULL, 0, 0);
+    const ir_id is_even = ir_expand_op(c, IR_OP_EQ, 2, (ir_id[]){last, zero}, NULL, 0, 0);
+    const ir_id size = ir_expand_1(c, IR_OP_ABS, rest), none = ir_add_literal(g, FUSOR_F64, 0);
+    const ir_id has_rest = ir_expand_op(c, IR_OP_GT, 2, (ir_id[]){size, none}, NULL, 0, 0); /* no NaN */
+    const ir_id is_moved = ir_expand_op(c, IR_OP_AND, 2, (ir_id[]){is_even, has_rest}, NULL, 0, 0);
+    const ir_id moved = ir_expand_op(c, IR_OP_ADD, 2, (ir_id[]){bits[0], step}, NULL, 0, 0);
+    const ir_id odd = ir_expand_op(c, IR_OP_BITCAST, 1, &moved, NULL, 0, FUSOR_F64);
+    return ir_expand_op(c, IR_OP_SELECT, 3, (ir_id[]){is_moved, odd, q}, NULL, 0, 0);
+}
+
 ir_id ir_expand_quantize(const ir_expand *c, const ir_node *n) {
     ir_graph *g = c->rw->to;
     const ir_attr *axis = ir_node_attr(n, "axis");
@@ -74,7 +103,9 @@ ir_id ir_expand_quantize(const ir_expand *c, const ir_node *n) {
     const int bits = 8 * ir_dtypes[n->dtype].bytes;
     const int64_t least = ir_is_signed(n->dtype) ? -(INT64_C(1) << (bits - 1)) : 0,
                   most = least + (INT64_C(1) << bits) - 1;
-    const ir_id quotient = ir_expand_2(c, IR_OP_DIV, ir_expand_cast(c, n->in[0], t), scale, b.mask);
+    const ir_id x = ir_expand_cast(c, n->in[0], t);
+    ir_id quotient = ir_expand_2(c, IR_OP_DIV, x, scale, b.mask);
+    if (t == FUSOR_F64) quotient = to_odd(c, x, scale, quotient, b.mask);
     ir_id y = ir_expand_1(c, IR_OP_ROUND, ir_expand_cast(c, quotient, FUSOR_F32));
     y = clamp(c, y, distance(c, least, zero), distance(c, most, zero), b.mask);
     y = ir_expand_2(c, IR_OP_ADD, ir_expand_cast(c, y, FUSOR_I32), zero, b.mask);

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE 1 /* roundeven */
 #endif
 #include "ref/kinds.h"
+#include "base/bits.h"
 #include "ir/scalar.h"
 #include "ir/window.h"
 #include <math.h>
@@ -92,6 +93,15 @@ static int64_t parameter_of(const ref_call *c, const ref_tensor *p, int64_t i) {
     return i / inner % c->out->shape[axis->integer];
 }
 
+/* x / s, rounded to odd: rounding it once more to f32 is rounding the exact quotient. */
+static double odd_quotient(double x, double s) {
+    double q = x / s;
+    const double rest = fma(-q, s, x);
+    if (!(fabs(rest) > 0) || !isfinite(q) || (fu_f64_bits(q) & 1)) return q;
+    const bool is_too_large = !signbit(rest) != !signbit(s) ? !signbit(q) : signbit(q); /* rest / s against q */
+    return nextafter(q, is_too_large ? 0 : copysign(INFINITY, q));
+}
+
 fusor_status ref_quantize(const ref_call *c) {
     const ref_tensor *x = c->in, *scale = c->in + 1, *zero = c->in + 2;
     const int64_t n = ref_count(c->out);
@@ -104,8 +114,7 @@ fusor_status ref_quantize(const ref_call *c) {
             ref_put_real(c->out, i, is_f64 ? (double)from_zero * s : (double)((float)from_zero * (float)s));
             continue;
         }
-        /* of two f32 the quotient in f64, rounded once more, is the f32 quotient: 53 >= 2 * 24 + 2 bits */
-        const float quotient = (float)(ir_bits_to_double(x->dtype, ref_get(x, i)) / s);
+        const float quotient = (float)odd_quotient(ir_bits_to_double(x->dtype, ref_get(x, i)), s);
         const double y = isnan(quotient) ? (double)z : (double)roundevenf(quotient) + (double)z;
         ref_put_real(c->out, i, y); /* saturates */
     }

@@ -185,6 +185,11 @@ expect 0 '^check %y: error [0-9.e+]* ULP at \[[0-2], [0-9]*, [0-9]*\], bound [0-
     run -e "$scores" --fill normal:1 --dim S=40 --dim T=300 --check --wait
 expect 0 'nan 6$' run -e 'func @f(%q: f32[2, 5], %k: f32[5, 4], %v: f32[4, 3]) -> f32[2, 3] {
   %a = matmul(%q, %k) %s = add(%a, -inf) %p = softmax(%s) %y = matmul(%p, %v) return %y }' --fill normal:1 --wait
+# 1/2 + 2^-25 + 2^-54: the quotient rounded once to f32 is above 1/2; by way of f64 it would be 1/2, which goes to 0
+for device in cpu reference; do
+    expect 0 '^\[1\]' run -e 'func @f(%x: f64[1], %s: f64, %z: i8) -> i8[1] { %y = quantize(%x, %s, %z, dtype=i8) return %y }' \
+        x=0.5000000307336451 s=1.0000000018626451 z=0 --device $device
+done
 expect 0 'median' run two.fusor --fill ones --dim N=1K --time --runs 3
 for runs in 2 3 7; do
     "$fusor" run two.fusor --fill ones --dim N=1K --time --warmup 0 --runs $runs --json >out 2>err &&
