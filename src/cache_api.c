@@ -154,13 +154,20 @@ static bool check_entry(void *user, const rt_cache_entry *x) {
     checking *c = user;
     c->n++;
     if (!x->problem) return true;
-    if (x->is_unread) {
-        c->status = FU_FAIL(c->e, FUSOR_ERROR_IO, "fusor_cache_verify: %s/%s: %s", c->dir, x->file, x->problem);
-        return false;
+    if (x->is_unread) { /* the first one is told, when all are checked */
+        if (c->status == FUSOR_OK)
+            c->status = FU_FAIL(c->e, FUSOR_ERROR_IO, "fusor_cache_verify: %s/%s: %s", c->dir, x->file, x->problem);
+        return true;
     }
     c->n_bad++;
-    c->status = rt_cache_quarantine(c->e, c->dir, x->file);
-    return c->status == FUSOR_OK;
+    fu_error own;
+    fu_error_clear(&own);
+    const fusor_status set_aside = rt_cache_quarantine(&own, c->dir, x->file);
+    if (set_aside != FUSOR_OK && c->status == FUSOR_OK) {
+        c->status = set_aside;
+        *c->e = own;
+    }
+    return set_aside == FUSOR_OK;
 }
 
 fusor_status fusor_cache_verify(fusor_context *ctx, int64_t *n_out, int64_t *n_bad_out) {

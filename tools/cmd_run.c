@@ -308,12 +308,16 @@ static int run_point(run *r, point *p) {
     tool *t = r->t;
     int n_out = (int)r->flat->results.n, status;
     p->out = FU_NEW_N(&t->arena, fusor_buffer, n_out + 1);
-    p->copies = FU_NEW_N(&t->arena, void *, r->in.n + 1);
+    p->copies = FU_NEW_N(&t->arena, void *, 2 * r->in.n + 1); /* for the calls that are timed, and for the first one */
     if (t->check && (status = evaluate_reference(r, p)) != 0) return status;
-    fusor_buffer *in = FU_NEW_N(&t->arena, fusor_buffer, r->in.n + 1);
-    bool repeats = t->time || t->profile, has_memory = !repeats || inputs_copy_aliased(&r->in, in, p->copies);
-    if (!has_memory) return tool_environment(t, "no memory for copies of the inputs");
-    fusor_status called = fusor_executable_call(p->exe, r->in.n, r->in.buffer, n_out, p->out);
+    fusor_buffer *in = FU_NEW_N(&t->arena, fusor_buffer, r->in.n + 1), *first = r->in.buffer;
+    const bool repeats = t->time || t->profile;
+    if (repeats) { /* the next point of a sweep begins with what this one began with */
+        first = FU_NEW_N(&t->arena, fusor_buffer, r->in.n + 1);
+        if (!inputs_copy_aliased(&r->in, in, p->copies) || !inputs_copy_aliased(&r->in, first, p->copies + r->in.n))
+            return tool_environment(t, "no memory for copies of the inputs");
+    }
+    fusor_status called = fusor_executable_call(p->exe, r->in.n, first, n_out, p->out);
     if (t->trace && called == FUSOR_OK)
         called = fusor_profile_enable(t->ctx, 0); /* the timeline ends with the first call */
     if (t->trace && called == FUSOR_OK)
@@ -326,7 +330,7 @@ static int run_point(run *r, point *p) {
 static void free_point(run *r, point *p) {
     for (uint32_t i = 0; p->out && i < r->flat->results.n; i++)
         if (r->flat->results.at[i].alias < 0) fusor_buffer_free(r->t->ctx, &p->out[i]);
-    for (int i = 0; p->copies && i < r->in.n; i++) fu_free(p->copies[i]);
+    for (int i = 0; p->copies && i < 2 * r->in.n; i++) fu_free(p->copies[i]);
     json_decref(p->profile);
     fusor_executable_free(p->exe);
     memset(p, 0, sizeof *p);

@@ -452,7 +452,8 @@ static ir_id unless_empty(const einsum *v, const ir_node *n, const ir_einsum *e,
     for (uint32_t i = 0; i < e->n; i++)
         for (unsigned d = 0; d < e->in[i].rank; d++) {
             const unsigned l = e->in[i].label[d];
-            if (!(early & bit(l)) || ir_size_is_const(v->s, v->size[l], &size)) continue;
+            const ir_size dim = ir_at(v->g, n->in[i])->dim[d]; /* 1 stretches to what it is elsewhere */
+            if (!(early & bit(l)) || ir_size_is(v->s, dim, 1) || ir_size_is_const(v->s, v->size[l], &size)) continue;
             early &= ~bit(l);
             const ir_id is_0 =
                 binary(v, IR_OP_EQ, ir_expand_count(v->c, n->in[i], 1u << d), ir_add_literal(v->g, FUSOR_I64, 0));

@@ -11,7 +11,7 @@
 #include "ir/types.h"
 #include <string.h>
 
-enum { MAX_TERMS = 256, MAX_DEGREE = 12, MAX_DEPTH = 48, MAX_WEIGHT = 2048, SCRATCH_TERMS = 256 };
+enum { MAX_TERMS = 256, MAX_DEGREE = 12, MAX_DEPTH = 48, MAX_WEIGHT = 2560, SCRATCH_TERMS = 256 };
 enum { HUGE_SIZE = 0 }; /* its id: so a dimension nobody filled in fails loudly too */
 
 typedef struct term {
@@ -588,7 +588,7 @@ ir_size_result ir_size_eval(const ir_sizes *s, ir_size x, const int64_t *symbol_
     }
     case IR_SIZE_POLY: break;
     }
-    __int128 sum = 0; /* at most 32 products of 64 bits each */
+    __int128 sum = 0; /* at most MAX_TERMS products of 64 bits each */
     for (uint32_t i = 0; i < e->n_terms; i++) {
         const term *t = &e->terms[i];
         int64_t factor[MAX_DEGREE], product = t->coef;

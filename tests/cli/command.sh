@@ -436,6 +436,10 @@ mkdir linked && ln -s linked/r.npy link.npy
 expect 0 '' eval 'a+1' --fill 1 --dim 3 -o result=link.npy
 [ -L link.npy ] && [ -f linked/r.npy ] && ok || bad 'a link to what is not there yet'
 "$fusor" eval "a+1" "a:f32[N]=-" --threads 1,2 --runs 2 --time <linked/r.npy >out 2>err && [ "$(wc -l <out)" = 3 ] && ok || bad "a sweep over stdin: $(cat err)"
+# Each point begins with what the file has, also where a result is written over it.
+expect 0 '' eval 'a*0' a:i32[N]=arange --dim N=3 -o result=i.npy
+expect 0 ' 2 ' run -e 'func @f(%i: i32[3], %x: f32[5]) -> (%y: f32[3], %j: i32[3] alias %i) {
+  %y = take(%x, %i) %j = add(%i, 4) return %y, %j }' i=i.npy x=arange --threads 1,2,1 --runs 1 --warmup 0 --time
 expect 2 "unknown option '-x'" -x
 expect 2 "unknown option '-o'" -o y.npy run two.fusor
 # A file appears whole or not at all, and what was being written of it goes with the process.

@@ -71,7 +71,7 @@ Test(einsum, is_a_function) {
                  fusor_error_message(ctx));
     cr_assert_eq(z[0], 15);
     char spaced[1025]; /* the longest text there is */
-    snprintf(spaced, sizeof spaced, "ij,%1015s->ki", "jk");
+    snprintf(spaced, sizeof spaced, "ij,%1017s->ki", "jk");
     z[0] = 0;
     cr_assert_eq(fusor_read(fusor_einsum(spaced, 2, in), z, sizeof z), FUSOR_OK, "%s", fusor_error_message(ctx));
     cr_assert(z[0] == 4 && z[1] == 10 && z[2] == 5 && z[3] == 11);
@@ -98,21 +98,24 @@ Test(einsum, sums_of_nothing_are_0_beside_infinity) {
         "  return %y }\n"
         "func @c(%a: f32[2, K], %b: f32[2, K], %c: f32[2]) -> f32[2] { %y = einsum(\"nk,nk,n->n\", %a, %b, %c)\n"
         "  return %y }\n"
+        "func @e(%a: f32[2, 1], %b: f32[2, K], %c: f32[2]) -> f32[2] { %y = einsum(\"nk,nk,n->n\", %a, %b, %c)\n"
+        "  return %y }\n"
         "func @d(%a: f32[K, L], %b: f32[2]) -> f32[2] { %y = einsum(\"kl,n->n\", %a, %b) return %y }\n";
     enum { MOST = 3 };
     static const struct {
         int n, rank[MOST];
         int64_t shape[MOST][2];
-    } of[4] = {{2, {2, 1}, {{2, 0}, {2}}},
+    } of[5] = {{2, {2, 1}, {{2, 0}, {2}}},
                {3, {2, 2, 2}, {{2, 0}, {0, 3}, {3, 2}}},
                {3, {2, 2, 1}, {{2, 0}, {2, 0}, {2}}},
-               {2, {2, 1}, {{4, 0}, {2}}}};
+               {2, {2, 1}, {{4, 0}, {2}}},
+               {3, {2, 2, 1}, {{2, 1}, {2, 0}, {2}}}};
     fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
     o.cache_dir = "";
     fusor_context *ctx = fusor_context_new(&o);
     float infinite[8];
     for (int i = 0; i < 8; i++) infinite[i] = INFINITY;
-    for (int f = 0; f < 4; f++) {
+    for (int f = 0; f < 5; f++) {
         fusor_executable *exe = NULL;
         float y[2] = {1, 1};
         fusor_buffer in[MOST] = {{0}}, out = {.data = y, .dtype = FUSOR_F32, .rank = 1, .shape = {2}};
@@ -120,8 +123,8 @@ Test(einsum, sums_of_nothing_are_0_beside_infinity) {
             in[i] = (fusor_buffer){.data = infinite, .dtype = FUSOR_F32, .rank = of[f].rank[i]};
             for (int d = 0; d < of[f].rank[i]; d++) in[i].shape[d] = of[f].shape[i][d];
         }
-        cr_assert_eq(fusor_compile_text(ctx, program, (const char *[]){"a", "b", "c", "d"}[f], &exe), FUSOR_OK, "%s",
-                     fusor_error_message(ctx));
+        cr_assert_eq(fusor_compile_text(ctx, program, (const char *[]){"a", "b", "c", "d", "e"}[f], &exe), FUSOR_OK,
+                     "%s", fusor_error_message(ctx));
         cr_assert_eq(fusor_executable_call(exe, of[f].n, in, 1, &out), FUSOR_OK, "%s", fusor_error_message(ctx));
         cr_expect(y[0] == 0 && y[1] == 0, "@%c: %g, %g", 'a' + f, (double)y[0], (double)y[1]);
         fusor_executable_free(exe);
