@@ -134,6 +134,10 @@ static double free_bytes(const fusor_context *ctx, fu_error *e) {
     return rt_device_free_bytes(rt_queue_device(ctx->queue), e, &n) == FUSOR_OK ? (double)n : 0;
 }
 
+static bool are_given(int n_in, const fusor_buffer *in, int n_out, const fusor_buffer *out) {
+    return n_in >= 0 && n_out >= 0 && (!n_in || in) && (!n_out || out);
+}
+
 static bool has_device(int n, const fusor_buffer *b) {
     for (int i = 0; i < n && b; i++)
         if (b[i].device) return true;
@@ -209,7 +213,7 @@ static bool look(fusor_executable *exe, int n_in, const fusor_buffer *in, int n_
 static bool choose(fusor_executable *exe, int n_in, const fusor_buffer *in, int n_out, const fusor_buffer *out,
                    rt_select_choice *c, uint64_t *key, bool *is_timed) {
     auto_choice *a = exe->choice;
-    if (n_in < 0 || n_out < 0 || (n_in && !in) || (n_out && !out) || n_in != rt_exec_n_inputs(exe->exec) ||
+    if (!are_given(n_in, in, n_out, out) || n_in != rt_exec_n_inputs(exe->exec) ||
         n_out != (int)rt_exec_plan(exe->exec)->graph->results.n)
         return false;
     const uint64_t hash = hash_call(n_in, in, n_out, out);
@@ -275,8 +279,7 @@ static fusor_status send_results(fusor_executable *exe, fu_error *e, const fusor
 fusor_status auto_call_here(fusor_executable *exe, fu_error *e, int n_in, const fusor_buffer *in, int n_out,
                             fusor_buffer *out) {
     fusor_context *ctx = exe->ctx;
-    const bool is_refused = n_in < 0 || n_out < 0 || (n_in && !in) || (n_out && !out); /* with its own message */
-    if (is_refused || (!has_device(n_in, in) && !has_device(n_out, out)))
+    if (!are_given(n_in, in, n_out, out) || (!has_device(n_in, in) && !has_device(n_out, out))) /* with its message */
         return rt_exec_call(start_exec(exe), e, n_in, in, n_out, out);
     fusor_buffer *host = fu_calloc((size_t)n_in + 2 * (size_t)n_out + 1, sizeof *host),
                  *host_out = host ? host + n_in : NULL, *sent = host ? host_out + n_out : NULL;

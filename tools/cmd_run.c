@@ -544,7 +544,7 @@ static int write_trace(run *r) {
 static int run_single(run *r) {
     tool *t = r->t;
     point p = {0};
-    int status = tool_context(t, t->thread_counts[0]);
+    int status = tool_context(t, 0);
     fusor_status traced = !status && t->trace ? fusor_profile_enable(t->ctx, FUSOR_PROFILE_EVENTS) : FUSOR_OK;
     if (traced != FUSOR_OK) status = context_error(r, traced);
     if (!status) status = compile(r, &p);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -122,6 +123,11 @@ int fu_write_parts(int fd, const fu_part *parts, int n) {
     const int e = write_parts(fd, parts, n);
     size_limit_leave(&limit, &was);
     return e;
+}
+
+void fu_file_unlock(int fd) {
+    (void)flock(fd, LOCK_UN);
+    close(fd);
 }
 
 int fu_file_set_size(int fd, size_t bytes) {

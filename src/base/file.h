@@ -32,6 +32,8 @@ int fu_file_write(const char *path, const fu_part *parts, int n);
 int fu_file_replace(const char *path, unsigned mode, const fu_part *parts, int n); /* no devices and pipes: ESPIPE */
 /* Past RLIMIT_FSIZE these two are EFBIG: SIGXFSZ does not kill the process. */
 int fu_write_parts(int fd, const fu_part *parts, int n);
+/* Drops flock and closes; a child that was forked meanwhile has the descriptor too, and would keep the lock. */
+void fu_file_unlock(int fd);
 int fu_file_set_size(int fd, size_t bytes); /* ftruncate */
 /* Deletes the files that writes in progress are making; may be called by a signal handler that ends the process. */
 void fu_file_unlink_temps(void);

@@ -59,7 +59,7 @@ typedef struct ir_step {
      * read from alone, else -1 */
     int prepack_param;
     int *sources, n_sources; /* contract: all parameters that it is computed of, where it is (plan_constant.c) */
-    int *serves, n_serves;   /* steps that pack, once, all that this one makes */
+    fu_vec(int) serves;      /* steps that pack, once, all that this one makes */
 } ir_step;
 
 /* Why two kernels were not one. ORDER ir_reason: texts in plan_reason.c */

@@ -200,15 +200,9 @@ static void pack_once(const constants *c, ir_step *st) {
 }
 
 static void add_served(const constants *c, ir_step *st, int step) {
-    const int n = st->n_serves;
-    for (int i = 0; i < n; i++)
-        if (st->serves[i] == step) return;
-    if ((n & (n - 1)) == 0) { /* room for twice as many */
-        int *more = FU_NEW_N(c->p->arena, int, n ? 2 * n : 1);
-        if (n) memcpy(more, st->serves, (size_t)n * sizeof *more);
-        st->serves = more;
-    }
-    st->serves[st->n_serves++] = step;
+    for (uint32_t i = 0; i < st->serves.n; i++)
+        if (st->serves.at[i] == step) return;
+    fu_push(c->p->arena, &st->serves, step);
 }
 
 /* Is buffer b read by nothing but what packs it, or makes what is packed, once? Those are added to the steps that step
@@ -220,8 +214,8 @@ static bool is_packed_alone(const constants *c, int by, int b) {
         bool reads = false, others[IR_KERNEL_MAX_INSTS] = {false};
         for (int a = 0; a < reader->n_args; a++) reads |= reader->arg[a] == b;
         if (!reads) continue;
-        for (int i = 0; i < reader->n_serves; i++) add_served(c, st, reader->serves[i]);
-        if (reader->n_serves) continue;
+        for (uint32_t i = 0; i < reader->serves.n; i++) add_served(c, st, reader->serves.at[i]);
+        if (reader->serves.n) continue;
         if (!reader->n_sources) return false;
         for (int i = 0; i < reader->kernel->n_insts; i++)
             if (reader->kernel->inst[i].op == IR_K_STORE) mark_others(reader->kernel, i, others);
@@ -267,6 +261,6 @@ void plan_find_constants(planner *p) {
         bool is_alone = true;
         for (int a = 0; a < st->n_args && is_alone; a++)
             is_alone = !is_written(st, a) || is_packed_alone(&c, s, st->arg[a]);
-        if (!is_alone) st->n_serves = 0;
+        if (!is_alone) st->serves.n = 0;
     }
 }

@@ -162,8 +162,7 @@ int rt_dir_lock(const rt_dir *d, const char *name, bool (*is_done)(void *user), 
 void rt_dir_unlock(const rt_dir *d, const char *name, int fd) {
     if (fd < 0) return;
     unlinkat(d->fd, name, 0); /* before the unlock: who waits finds the entry, whoever comes makes a new lock file */
-    (void)flock(fd, LOCK_UN); /* a child that was forked meanwhile has the descriptor too */
-    close(fd);
+    fu_file_unlock(fd);
 }
 
 /* ---- listing and eviction ---- */

@@ -21,6 +21,11 @@ static bool is_gpu_level(const char *name) {
     return false;
 }
 
+static const char *why_not_read(int problem, bool *is_unread) {
+    *is_unread = !rt_dir_is_bad(problem);
+    return problem == EPERM ? "not a plain file that only its owner may write" : strerror(problem);
+}
+
 static void describe(const rt_entry *in, const char *file, const char *problem, size_t bytes, int64_t mtime_s,
                      const rt_stats_content *stats, rt_cache_entry *out) {
     *out = (rt_cache_entry){.file = file, .problem = problem, .file_bytes = bytes, .used_s = mtime_s};
@@ -76,13 +81,12 @@ fusor_status rt_cache_list(fu_error *e, const char *dir, bool (*visit)(void *use
         int64_t mtime_s = 0;
         rt_entry entry = {0};
         rt_cache_entry shown;
+        bool is_unread = false;
         int problem = rt_dir_read(&d, names[i], RT_ENTRY_MAX_BYTES, &data, &bytes, &mtime_s);
         if (problem == ENOENT) continue; /* evicted meanwhile */
-        const char *text = problem == EPERM ? "not a plain file that only its owner may write"
-                           : problem        ? strerror(problem)
-                                            : rt_entry_decode(data, bytes, &entry);
+        const char *text = problem ? why_not_read(problem, &is_unread) : rt_entry_decode(data, bytes, &entry);
         describe(&entry, names[i], text, bytes, mtime_s, &stats, &shown);
-        shown.is_unread = problem && !rt_dir_is_bad(problem);
+        shown.is_unread = is_unread;
         go_on = visit(user, &shown);
         fu_free(data);
     }
@@ -112,11 +116,8 @@ fusor_status rt_cache_list_cubins(fu_error *e, const char *dir, bool (*visit)(vo
         int problem = rt_dir_read(&d, names[i], RT_ENTRY_MAX_BYTES, &data, &bytes, NULL);
         if (problem == ENOENT) continue; /* evicted meanwhile */
         shown.file_bytes = bytes;
-        shown.is_unread = problem && !rt_dir_is_bad(problem);
         snprintf(shown.key, sizeof shown.key, "%.*s", 2 * IR_KEY_BYTES, names[i]);
-        shown.problem = problem == EPERM ? "not a plain file that only its owner may write"
-                        : problem        ? strerror(problem)
-                                         : rt_cubin_problem(data, bytes);
+        shown.problem = problem ? why_not_read(problem, &shown.is_unread) : rt_cubin_problem(data, bytes);
         if (!shown.problem) {
             const rt_cubin_header *h = data;
             char key[2 * IR_KEY_BYTES + 1];

@@ -170,8 +170,7 @@ bool rt_stats_add(const rt_dir *d, rt_stats_delta *delta) {
         *delta = (rt_stats_delta){0};
     }
     rt_stats_free(&old);
-    (void)flock(fd, LOCK_UN); /* a child that was forked meanwhile has the descriptor too */
-    close(fd);
+    fu_file_unlock(fd);
     return !is_forbidden;
 }
 

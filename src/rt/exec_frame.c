@@ -151,13 +151,13 @@ static bound_param *keeper(const frame *f, const ir_step *st) {
 bool exec_is_done(const frame *f, int number) {
     const ir_plan *plan = f->x->core->plan;
     const ir_step *st = &plan->steps.at[number];
-    for (int i = 0; i < st->n_serves; i++) {
-        const int k = st->serves[i];
+    for (uint32_t i = 0; i < st->serves.n; i++) {
+        const int k = st->serves.at[i];
         if (!f->step[k].is_prepacked ||
             !atomic_load_explicit(&keeper(f, &plan->steps.at[k])->packed[k], memory_order_acquire))
             return false;
     }
-    return st->n_serves > 0;
+    return st->serves.n > 0;
 }
 
 static fusor_status evaluate_kernel(frame *f, fu_error *e, int number) {

@@ -232,9 +232,8 @@ static bool save(rt_select *s) {
             ok = fu_file_write_atomic(s->path, 0600, &(fu_part){all, sizeof h + bytes}, 1) == 0;
         } else ok = false;
         fu_free(all);
-        (void)flock(fd, LOCK_UN); /* a child that was forked meanwhile has the descriptor too */
     }
-    if (fd >= 0) close(fd);
+    if (fd >= 0) fu_file_unlock(fd);
     return ok;
 }
 

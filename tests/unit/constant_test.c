@@ -154,7 +154,7 @@ static int done_once(const char *text) {
     const ir_plan *p = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V4});
     int packs = 0, done = 0;
     for (uint32_t i = 0; i < p->steps.n; i++) packs += p->steps.at[i].prepack_param >= 0;
-    for (uint32_t i = 0; i < p->steps.n; i++) done += p->steps.at[i].n_serves > 0;
+    for (uint32_t i = 0; i < p->steps.n; i++) done += p->steps.at[i].serves.n > 0;
     return packs ? done : -1;
 }
 
