@@ -101,8 +101,24 @@ def workloads(scale=1):
                   "%g1 = mul(%a1, 0.1) %m1 = mul(%a2, 0.9) %m = add(%m1, %g1) %q = square(%a1) %q1 = mul(%q, 0.001) %v1 = mul(%a3, 0.999) "
                   "%v = add(%v1, %q1) %r = sqrt(%v) %d = add(%r, 1e-8) %s = div(%m, %d) %u = mul(%s, 0.001) %p = sub(%a0, %u) return %p, %m, %v",
                   adam, aliases={0: 0, 1: 2, 2: 3}.items()))
+    m, k = (1, 64) if small else (8, 4096)
+    for t in ("f32",) if small else ("f32", "bf16"):
+        w.append(make("skinny", f"{m}x{k}x{k} {t}", [(t, (m, k)), (t, (k, k), "scaled")], (t, (m, k)), "%y = matmul(%a0, %a1) return %y",
+                      lambda torch, F, x: x[0] @ x[1], 2 * m * k * k))
     b, h, s, d = (1, 2, 32, 16) if small else (4, 16, 2048, 64)
     for t in ("f32",) if small else ("f32", "bf16"):
         w.append(make("attention", f"causal {s}x{d} {t}", [(t, (b, h, s, d))] * 3, (t, (b, h, s, d)),
                       "%y = attention(%a0, %a1, %a2, causal=true) return %y", attention, 2 * b * h * s * s * d))
+    t, plain = "f32" if small else "bf16", lambda torch, F, x: F.scaled_dot_product_attention(*x)
+    w.append(make("attention", f"{s}x{d} {t}", [(t, (b, h, s, d))] * 3, (t, (b, h, s, d)), "%y = attention(%a0, %a1, %a2) return %y",
+                  plain, 4 * b * h * s * s * d))
+    w.append(make("attention", f"mask {s}x{d} {t}", [(t, (b, h, s, d))] * 3 + [(t, (s, s))], (t, (b, h, s, d)),
+                  "%y = attention(%a0, %a1, %a2, %a3) return %y", lambda torch, F, x: F.scaled_dot_product_attention(*x[:3], attn_mask=x[3]),
+                  4 * b * h * s * s * d))
+    w.append(make("attention", f"{2 * s}x{2 * d} {t}", [(t, (1, h, 2 * s, 2 * d))] * 3, (t, (1, h, 2 * s, 2 * d)),
+                  "%y = attention(%a0, %a1, %a2) return %y", plain, 32 * h * s * s * d))
+    for q, g, n, e in ((1, h, 2 * s, d), (1, h // 2, 2 * s, 2 * d)) if small else ((1, h, 4096, 64), (4, h, 4096, 64), (1, 4, 8192, 128)):
+        w.append(make("decode", f"{q} of {n}x{e}, {h // g} heads a key {t}", [(t, (b, h, q, e))] + [(t, (b, g, n, e))] * 2, (t, (b, h, q, e)),
+                      "%y = attention(%a0, %a1, %a2) return %y",
+                      lambda torch, F, x: F.scaled_dot_product_attention(*x, enable_gqa=x[0].shape[1] != x[1].shape[1]), 4 * b * h * q * n * e))
     return w

@@ -195,6 +195,7 @@ enum {
     IR_GPU_ATTENTION_THREADS = 128,
     IR_GPU_ATTENTION_QUERIES = IR_GPU_ATTENTION_TILE,
     IR_GPU_ATTENTION_FEW = 16,  /* where there are no more */
+    IR_GPU_ATTENTION_FEW_KEYS = 64, /* that a block of these takes at a time, a warp 16, by tensor cores */
     IR_GPU_ATTENTION_BAKE = 256 /* sizes of the head and of values up to this are baked */
 };
 enum { IR_GPU_ATTENTION_KEYS = 1 << 30 /* of more than so many: as for few queries */ };
@@ -202,6 +203,11 @@ static inline bool ir_gpu_attention_is_few(int64_t queries, int64_t keys) {
     return queries <= IR_GPU_ATTENTION_FEW || keys > IR_GPU_ATTENTION_KEYS;
 }
 int ir_gpu_attention_width(const ir_kernel *k);
+/* Is there no mask, or one that lies in memory as it is added (or chosen by), adjacent along the keys? */
+bool ir_gpu_attention_mask_is_plain(const ir_kernel *k);
+/* Few queries by tensor cores (jit/gpu_attention_few.c): a block has that many rows, of the queries of all heads that
+ * share their keys. */
+bool ir_gpu_attention_has_few(const ir_kernel *k);
 /* More queries than IR_GPU_ATTENTION_FEW, by wgmma (jit/gpu_attention_wgmma.c): a block is `groups` of four warps, 64
  * queries each, and takes `keys` at a time. Lines of shared memory are 128 bytes: head and width are the sizes of the
  * head and of the columns, rounded up to 64 elements. shared_bytes: of queries, two pieces of keys and of values, and a

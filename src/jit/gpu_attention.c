@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* gpu_attention.c: attention on a GPU, without the matrix of scores:
  *
- *   launch 1   a block of threads takes 64 queries of a batch (16, where there are no more; by
- *              wgmma 64 or 128: gpu_attention_wgmma.c), `width` columns of the
+ *   launch 1   a block of threads takes 64 queries of a batch (16, where there are no more: of halves by
+ *              gpu_attention_few.c; by wgmma 64 or 128: gpu_attention_wgmma.c), `width` columns of the
  *              values, and a part of the keys, block by block of them (gpu_attention_block.c); results, largest scores
  *              and sums are in registers. Blocks of keys that none of the queries may see are left out. Later queries
  *              come first: of causal ones they see the most keys.
@@ -16,7 +16,7 @@
 static LLVMValueRef num(flash *f, int64_t v) { return flash_num(f, v); }
 static LLVMValueRef zero(flash *f) { return em_const(f->e, f->a.acc, 0); }
 
-static LLVMValueRef ceil_div(flash *f, LLVMValueRef x, LLVMValueRef by) {
+LLVMValueRef flash_ceil_div(flash *f, LLVMValueRef x, LLVMValueRef by) {
     emit *e = f->e;
     return LLVMBuildUDiv(e->b, em_sub(e, em_add(e, x, by), num(f, 1)), by, "");
 }
@@ -30,7 +30,7 @@ static LLVMValueRef uniform(flash *f, int inst) {
 }
 
 /* ---- results ---- */
-static void store_result(flash *f, LLVMValueRef m, LLVMValueRef n, LLVMValueRef value) {
+void flash_store_result(flash *f, LLVMValueRef m, LLVMValueRef n, LLVMValueRef value) {
     emit *e = f->e;
     attention *a = &f->a;
     attention_point at = {.a = a, .m = m, .n = n, .axis = -1};
@@ -46,9 +46,7 @@ static void store_result(flash *f, LLVMValueRef m, LLVMValueRef n, LLVMValueRef 
     }
 }
 
-/* By what results are multiplied. A sum is 0 (no key: so are the results, or NaN) or at least the 1 of the largest
- * score. */
-static LLVMValueRef inverse(flash *f, LLVMValueRef sum) {
+LLVMValueRef flash_inverse(flash *f, LLVMValueRef sum) {
     emit *e = f->e;
     const attention *a = &f->a;
     LLVMValueRef is_empty = em_fcmp(e, LLVMRealOEQ, sum, zero(f)), one = em_const(e, a->acc, 1);
@@ -57,8 +55,7 @@ static LLVMValueRef inverse(flash *f, LLVMValueRef sum) {
     return em_fdiv(e, one, em_select(e, is_empty, one, sum));
 }
 
-/* Element (part, batch, query) of scratch: its E results, then the largest score and the sum. */
-static LLVMValueRef scratch_row(flash *f, LLVMValueRef part, LLVMValueRef batches, LLVMValueRef batch, LLVMValueRef m) {
+LLVMValueRef flash_scratch_row(flash *f, LLVMValueRef part, LLVMValueRef batches, LLVMValueRef batch, LLVMValueRef m) {
     emit *e = f->e;
     LLVMValueRef row = em_add(e, em_mul(e, part, batches), batch);
     row = em_add(e, em_mul(e, row, f->a.n_queries), m);
@@ -75,7 +72,7 @@ static void store_part_sums(flash *f, const place *p) {
     for (int i = 0; i < f->rows; i++) {
         LLVMValueRef m = em_add(e, f->q0, em_add(e, f->y, num(f, i * f->row_step)));
         em_branch b = em_if(e, em_icmp(e, LLVMIntSLT, m, f->a.n_queries));
-        LLVMValueRef at = flash_at(f, scratch_row(f, p->part, p->batches, p->batch, m), f->a.n_values);
+        LLVMValueRef at = flash_at(f, flash_scratch_row(f, p->part, p->batches, p->batch, m), f->a.n_values);
         flash_store(f, f->largest[i], at);
         flash_store(f, f->sum[i], flash_at(f, at, num(f, 1)));
         em_endif(e, &b);
@@ -91,7 +88,7 @@ static void finish_by_shared(flash *f, const place *p, LLVMValueRef is_alone) {
     to = flash_at(f, f->shared, to);
     gpu_barrier(e); /* weights and values are read */
     for (int i = 0; i < f->rows; i++) {
-        LLVMValueRef by = em_select(e, is_alone, inverse(f, f->sum[i]), one);
+        LLVMValueRef by = em_select(e, is_alone, flash_inverse(f, f->sum[i]), one);
         for (int c = 0; c < of_row; c++) {
             const int at = i * f->row_step * f->width + flash_column(f, c);
             flash_store(f, em_fmul(e, f->result[i * of_row + c], by), flash_at(f, to, num(f, at)));
@@ -109,9 +106,9 @@ static void finish_by_shared(flash *f, const place *p, LLVMValueRef is_alone) {
         em_if(e, em_and(e, em_icmp(e, LLVMIntSLT, m, f->a.n_queries), em_icmp(e, LLVMIntSLT, n, f->a.n_values)));
     LLVMValueRef value = flash_load(f, flash_at(f, f->shared, l.i));
     em_branch alone = em_if(e, is_alone);
-    store_result(f, m, n, value);
+    flash_store_result(f, m, n, value);
     em_else(e, &alone);
-    flash_store(f, value, flash_at(f, scratch_row(f, p->part, p->batches, p->batch, m), n));
+    flash_store(f, value, flash_at(f, flash_scratch_row(f, p->part, p->batches, p->batch, m), n));
     em_endif(e, &alone);
     em_endif(e, &inside);
     em_end(e, &l);
@@ -154,7 +151,7 @@ static void store_pairs(flash *f, int buffer) {
     const int of_row = f->width / f->side;
     LLVMValueRef n = em_add(e, f->n0, em_mul(e, f->x, num(f, 2)));
     for (int i = 0; i < f->rows; i++) {
-        LLVMValueRef m = em_add(e, f->q0, em_add(e, f->y, num(f, i * f->row_step))), by = inverse(f, f->sum[i]);
+        LLVMValueRef m = em_add(e, f->q0, em_add(e, f->y, num(f, i * f->row_step))), by = flash_inverse(f, f->sum[i]);
         em_branch row = em_if(e, em_icmp(e, LLVMIntSLT, m, f->a.n_queries));
         LLVMValueRef to = result_at(f, buffer, m, n), left = em_sub(e, f->a.n_values, n);
         for (int c = 0; c < of_row; c += 2) {
@@ -209,9 +206,9 @@ static void add_all_keys(flash *f, LLVMValueRef from, LLVMValueRef to) {
 static void emit_queries(flash *f, const place *p) {
     emit *e = f->e;
     attention *a = &f->a;
-    LLVMValueRef keys = num(f, f->keys), length = ceil_div(f, a->n_keys, p->parts);
+    LLVMValueRef keys = num(f, f->keys), length = flash_ceil_div(f, a->n_keys, p->parts);
     LLVMValueRef last = em_sub(e, em_min(e, em_add(e, f->q0, num(f, f->queries)), a->n_queries), num(f, 1));
-    length = em_mul(e, ceil_div(f, length, keys), keys);
+    length = em_mul(e, flash_ceil_div(f, length, keys), keys);
     LLVMValueRef from = em_mul(e, p->part, length), to = em_min(e, a->n_keys, em_add(e, from, length));
     if (a->low >= 0) {
         LLVMValueRef first = em_and(e, em_max(e, num(f, 0), em_add(e, f->q0, f->low)), num(f, -f->keys));
@@ -224,7 +221,7 @@ static void emit_queries(flash *f, const place *p) {
     finish(f, p);
 }
 
-static LLVMValueRef count_batches(flash *f) {
+LLVMValueRef flash_count_batches(flash *f) {
     LLVMValueRef n = num(f, 1);
     for (int d = 0; d < f->a.at.m; d++) n = em_mul(f->e, n, f->e->size[d]);
     return n;
@@ -247,8 +244,8 @@ static void emit_blocks(flash *f, int rows, bool is_mma) {
         LLVMValueRef warp = LLVMBuildUDiv(e->b, f->thread, num(f, IR_GPU_WARP), "");
         f->y = em_add(e, f->y, em_mul(e, warp, num(f, 8)));
     }
-    place p = {.batches = count_batches(f), .parts = gpu_word(e, IR_GPU_WORD_CHUNKS)};
-    LLVMValueRef width = num(f, f->width), blocks = ceil_div(f, a->n_queries, num(f, f->queries));
+    place p = {.batches = flash_count_batches(f), .parts = gpu_word(e, IR_GPU_WORD_CHUNKS)};
+    LLVMValueRef width = num(f, f->width), blocks = flash_ceil_div(f, a->n_queries, num(f, f->queries));
     em_loop lb = em_for(e, gpu_special(e, "ctaid.z"), p.batches, gpu_special(e, "nctaid.z"));
     p.batch = lb.i;
     attention_decode(a, lb.i);
@@ -267,31 +264,49 @@ static void emit_blocks(flash *f, int rows, bool is_mma) {
 }
 
 /* ---- launch 2 ---- */
+enum { PARTS = 8 }; /* parts that are read at a time */
 static void emit_merge(flash *f) {
     emit *e = f->e;
     attention *a = &f->a;
-    LLVMValueRef batches = count_batches(f), parts = gpu_word(e, IR_GPU_WORD_CHUNKS), minus;
+    LLVMValueRef batches = flash_count_batches(f), parts = gpu_word(e, IR_GPU_WORD_CHUNKS);
     LLVMValueRef total = em_mul(e, em_mul(e, batches, a->n_queries), a->n_values);
     gpu_span x = gpu_threads(e, 'x');
     em_loop l = em_for(e, x.first, total, x.step);
     LLVMValueRef n = LLVMBuildURem(e->b, l.i, a->n_values, ""), row = LLVMBuildUDiv(e->b, l.i, a->n_values, "");
     LLVMValueRef m = LLVMBuildURem(e->b, row, a->n_queries, ""), batch = LLVMBuildUDiv(e->b, row, a->n_queries, "");
     attention_decode(a, batch);
-    em_loop p = em_for(e, num(f, 0), parts, num(f, 1));
-    LLVMValueRef most = em_loop_phi(e, &p, em_const(e, a->acc, -__builtin_inf()));
-    LLVMValueRef of_part = flash_at(f, scratch_row(f, p.i, batches, batch, m), a->n_values);
-    em_loop_next(e, most, flash_larger(f, flash_load(f, of_part), most));
+    LLVMValueRef last = em_sub(e, parts, num(f, 1)), at[PARTS], v[PARTS], sums[PARTS], largest[PARTS];
+    em_loop p = em_for(e, num(f, 0), parts, num(f, PARTS));
+    LLVMValueRef most = em_loop_phi(e, &p, em_const(e, a->acc, -__builtin_inf())), next = most;
+    for (int i = 0; i < PARTS; i++) {
+        at[i] = flash_scratch_row(f, em_min(e, em_add(e, p.i, num(f, i)), last), batches, batch, m);
+        largest[i] = flash_load(f, flash_at(f, at[i], a->n_values));
+    }
+    for (int i = 0; i < PARTS; i++) next = flash_larger(f, largest[i], next);
+    em_loop_next(e, most, next);
     em_end(e, &p);
-    minus = flash_about(f, most);
-    p = em_for(e, num(f, 0), parts, num(f, 1));
-    LLVMValueRef sum = em_loop_phi(e, &p, zero(f)), result = em_loop_phi(e, &p, zero(f));
-    LLVMValueRef from = scratch_row(f, p.i, batches, batch, m);
-    of_part = flash_at(f, from, a->n_values);
-    LLVMValueRef factor = flash_exp(f, em_fsub(e, flash_load(f, of_part), minus));
-    em_loop_next(e, sum, em_mad(e, flash_load(f, flash_at(f, of_part, num(f, 1))), factor, sum));
-    em_loop_next(e, result, em_mad(e, flash_load(f, flash_at(f, from, n)), factor, result));
+    gpu_keep_loop(e, &p);
+    LLVMValueRef minus = flash_about(f, most);
+    p = em_for(e, num(f, 0), parts, num(f, PARTS));
+    LLVMValueRef sum = em_loop_phi(e, &p, zero(f)), result = em_loop_phi(e, &p, zero(f)), more[2] = {sum, result};
+    for (int i = 0; i < PARTS; i++) {
+        at[i] = flash_scratch_row(f, em_min(e, em_add(e, p.i, num(f, i)), last), batches, batch, m);
+        v[i] = flash_load(f, flash_at(f, at[i], n));
+        at[i] = flash_at(f, at[i], a->n_values);
+        largest[i] = flash_load(f, at[i]);
+        sums[i] = flash_load(f, flash_at(f, at[i], num(f, 1)));
+    }
+    for (int i = 0; i < PARTS; i++) { /* what is behind the last part was read as it */
+        LLVMValueRef is_part = em_icmp(e, LLVMIntSLE, em_add(e, p.i, num(f, i)), last);
+        LLVMValueRef factor = flash_exp(f, em_fsub(e, largest[i], minus));
+        more[0] = em_select(e, is_part, em_mad(e, sums[i], factor, more[0]), more[0]);
+        more[1] = em_select(e, is_part, em_mad(e, v[i], factor, more[1]), more[1]);
+    }
+    em_loop_next(e, sum, more[0]);
+    em_loop_next(e, result, more[1]);
     em_end(e, &p);
-    store_result(f, m, n, em_fmul(e, result, inverse(f, sum)));
+    gpu_keep_loop(e, &p);
+    flash_store_result(f, m, n, em_fmul(e, result, flash_inverse(f, sum)));
     em_end(e, &l);
 }
 
@@ -309,8 +324,10 @@ static int lay_out(flash *f) {
               weights = queries * f->weight_line;
     f->values_at = operands > weights ? operands : weights;
     const int all = f->values_at + f->value_rows * f->width, results = queries * f->width;
-    const int mma = flash_can_mma(f) ? flash_mma_elements(f) : 0, most = all > mma ? all : mma;
-    return most > results ? most : results;
+    int most = all > results ? all : results;
+    if (flash_can_mma(f) && most < flash_mma_elements(f)) most = flash_mma_elements(f);
+    if (ir_gpu_attention_has_few(f->a.k) && most < flash_few_elements(f)) most = flash_few_elements(f);
+    return most;
 }
 
 static void enter_groups(flash *f, const ir_gpu_attention_group *g) {
@@ -357,9 +374,21 @@ fusor_status gpu_emit_attention(emit *e, fu_error *err) {
     em_branch phase = em_if(e, em_icmp(e, LLVMIntNE, e->phase, num(f, 0)));
     emit_merge(f);
     em_else(e, &phase);
+    const bool has_few = ir_gpu_attention_has_few(a->k);
+    LLVMValueRef can_copy = has_groups || has_few ? flash_can_group(f) : NULL;
+    em_branch rows;
+    if (has_few) {
+        LLVMValueRef are = em_and(e, em_icmp(e, LLVMIntSLE, a->n_queries, num(f, IR_GPU_ATTENTION_FEW)),
+                                  em_icmp(e, LLVMIntSLE, a->n_keys, num(f, IR_GPU_ATTENTION_KEYS)));
+        flash *few = FU_NEW(e->arena, flash);
+        *few = *f;
+        rows = em_if(e, em_and(e, are, can_copy));
+        flash_emit_few(few);
+        em_else(e, &rows);
+    }
     LLVMValueRef is_few = em_or(e, em_icmp(e, LLVMIntSLE, a->n_queries, num(f, IR_GPU_ATTENTION_FEW)),
                                 em_icmp(e, LLVMIntSGT, a->n_keys, num(f, IR_GPU_ATTENTION_KEYS)));
-    if (has_groups) is_few = em_or(e, is_few, LLVMBuildNot(e->b, flash_can_group(f), ""));
+    if (has_groups) is_few = em_or(e, is_few, LLVMBuildNot(e->b, can_copy, ""));
     em_branch few = em_if(e, is_few);
     /* groups have more threads than the others: these end here */
     em_branch some = em_if(e, em_icmp(e, LLVMIntSLT, f->thread, num(f, IR_GPU_ATTENTION_THREADS)));
@@ -369,6 +398,7 @@ fusor_status gpu_emit_attention(emit *e, fu_error *err) {
     if (has_groups) enter_groups(f, &g);
     emit_blocks(f, FLASH_ROWS, has_groups || flash_can_mma(f));
     em_endif(e, &few);
+    if (has_few) em_endif(e, &rows);
     em_endif(e, &phase);
     return FUSOR_OK;
 }

@@ -2,8 +2,9 @@
 #ifndef JIT_GPU_ATTENTION_H
 #define JIT_GPU_ATTENTION_H
 /* What the files of attention on a GPU share: gpu_attention.c (blocks of threads, results, parts),
- * gpu_attention_block.c (one block of keys, by fma), gpu_attention_mma.c (by tensor cores) and gpu_attention_wgmma.c
- * (all of a block's keys, by wgmma).
+ * gpu_attention_block.c (one block of keys, by fma), gpu_attention_mma.c (by tensor cores), gpu_attention_wgmma.c
+ * (all of a block's keys, by wgmma), gpu_attention_few.c (few queries, by tensor cores) and gpu_attention_weights.c
+ * (scores to weights in the last two).
  *
  * By fma, thread (x, y) of FLASH_SIDE x FLASH_GROUPS has queries y + FLASH_GROUPS * i, keys x + FLASH_SIDE * j of a
  * block of keys, and of the values columns vec * x + l of each piece of FLASH_SIDE * vec; so the FLASH_SIDE threads of
@@ -38,7 +39,7 @@ typedef struct flash {
     int values_at; /* element of shared memory where values begin; queries, keys, weights and masks are in front */
     LLVMValueRef shared, weights, thread, x, y; /* weights: and masks, in shared memory */
     LLVMValueRef scale, cap, low, high;
-    LLVMValueRef has_vectors[3]; /* i1: q, k, v may be read vec elements at a time; NULL: never */
+    LLVMValueRef has_vectors[4]; /* i1: q, k, v, mask may be read vec elements at a time; NULL: never */
     LLVMValueRef q0, n0;         /* the block's first query and column */
     LLVMValueRef seen_end;       /* behind the last key that any of its queries sees: values there may be anything */
     LLVMValueRef result[FLASH_ROWS * FLASH_WIDTH], largest[FLASH_ROWS], sum[FLASH_ROWS];
@@ -69,7 +70,7 @@ void flash_find_vectors(flash *f);
 /* An operand's rows [row, row + rows) and columns alike into shared memory, zeros outside, and for values behind
  * seen_end. is_raw: 16-bit elements as they are. */
 typedef struct flash_piece {
-    int operand, inst, row_dim, column_dim; /* operand -1: a mask */
+    int operand, inst, row_dim, column_dim; /* operand: q, k, v, mask */
     int rows, columns, line;                /* of shared memory */
     LLVMValueRef row, column, to;
     bool is_raw;
@@ -86,8 +87,9 @@ typedef struct flash_slices {
     void (*add)(flash *f, LLVMValueRef *score, LLVMValueRef count);
 } flash_slices;
 void flash_make_scores(flash *f, const flash_slices *s, LLVMValueRef j0, LLVMValueRef *score);
-/* A product of a query and a key, times the scale and with cap and mask: row i and key j of the thread. */
-LLVMValueRef flash_score(flash *f, LLVMValueRef s, int i, int j);
+LLVMValueRef flash_staged_mask(flash *f, int i, int j); /* of row i and key j of the thread */
+/* A product of a query and a key, times the scale and with cap and mask (as an accumulator; NULL: none). */
+LLVMValueRef flash_score(flash *f, LLVMValueRef s, LLVMValueRef mask);
 /* Numbers of keys as i32: far ones are as good as none. */
 LLVMValueRef flash_narrow(flash *f, LLVMValueRef bound);
 /* Scores [rows][own_keys] to weights: to shared memory, or (is_mma) where they are. */
@@ -101,8 +103,59 @@ bool flash_can_mma(const flash *f);     /* queries, keys and values of one 16-bi
 int flash_mma_elements(const flash *f); /* of shared memory, as accumulators */
 void flash_mma_keys(flash *f, LLVMValueRef j0);
 
+/* c[4] += a[4] x b[2], fragments of 16 x 16 and 16 x 8 elements. */
+void flash_multiply(flash *f, const LLVMValueRef *a, const LLVMValueRef *b, LLVMValueRef *c);
+
+/* ---- gpu_attention_weights.c: scores to weights in the registers of fragments, of a block of 2 * n_scores keys.
+ * Accumulator i of a thread is of its query flash_row_of(i), and key 2 * x + i / 4 * 8 + i % 2 of the block. ---- */
+enum { FLASH_SCORES = 64 }; /* of a thread, at most */
+static inline int flash_row_of(int i) { return i >> 1 & 1; }
+typedef struct flash_weights {
+    flash *f;
+    int n_scores;
+    bool has_mask;                           /* one that is loaded as it lies (ir_gpu_attention_mask_is_plain) */
+    LLVMValueRef is_far, log2_scale, offset; /* scores * log2_scale are exponents of 2; added to all of them */
+    /* i32, numbers of keys from `first` (i64) on: all queries of the warp see [all_from, all_to), the thread's two
+     * [own_from, own_to), less 2 * x */
+    LLVMValueRef first, all_from, all_to, own_from[2], own_to[2];
+    LLVMValueRef mask_has_pairs, mask_row[2], mask[FLASH_SCORES / 2]; /* rows of its queries; pairs, as they lie */
+    LLVMValueRef score[FLASH_SCORES], reference[2], sum[2], factor[2], is_moved;
+} flash_weights;
+/* f, n_scores and has_mask are given; then first. */
+void flash_find_scale(flash_weights *w);
+/* Keys from `first` on, i32: far ones are as good as none, a block has fewer than 2^30. */
+LLVMValueRef flash_distance(flash_weights *w, LLVMValueRef key);
+/* Bounds of the warp's queries least to most, and of the thread's two, where keys end at `to`. */
+void flash_find_bounds(flash_weights *w, LLVMValueRef least, LLVMValueRef most, const LLVMValueRef query[2],
+                       LLVMValueRef to);
+/* Where the mask's rows of two queries are; head (NULL: that of the batch): numbers of heads from the batch's on. */
+void flash_find_mask(flash_weights *w, const LLVMValueRef head[2], const LLVMValueRef query[2]);
+void flash_load_mask(flash_weights *w, LLVMValueRef j); /* of the block of keys from j (i64) on */
+/* Scores of the block from key `first` + j (i32) on to weights, where they are: reference and sum go on, results so far
+ * are to be multiplied by factor where is_moved (i1, alike in the warp). */
+void flash_weigh(flash_weights *w, LLVMValueRef j);
+/* Each weight as two numbers of 16 bits: the nearest one, and what is left. Pairs, in the order of the scores. */
+void flash_split(flash_weights *w, LLVMValueRef part[2][FLASH_SCORES / 2]);
 /* Two f32 as 16 bits each in an i32, the first one in the low half. */
 LLVMValueRef flash_pair(flash *f, ir_dtype t, LLVMValueRef low, LLVMValueRef high);
+/* Ends a branch: what was changed in it, or was before. */
+void flash_join(flash *f, em_branch *b, LLVMValueRef *now, LLVMValueRef *was, int n);
+
+/* ---- gpu_attention_few.c ---- */
+int flash_few_elements(const flash *f); /* of shared memory, as accumulators */
+/* All blocks of a launch, where queries are few (ir_gpu_attention_has_few). */
+void flash_emit_few(flash *f);
+
+/* ---- gpu_attention.c: results ---- */
+/* By what results are multiplied. A sum is 0 (no key: so are the results, or NaN) or at least the 1 of the largest
+ * score. */
+LLVMValueRef flash_inverse(flash *f, LLVMValueRef sum);
+/* The result of the batch that f->a is at, through the epilogue. */
+void flash_store_result(flash *f, LLVMValueRef m, LLVMValueRef n, LLVMValueRef value);
+/* Element (part, batch, query) of scratch: its E results, then the largest score and the sum. */
+LLVMValueRef flash_scratch_row(flash *f, LLVMValueRef part, LLVMValueRef batches, LLVMValueRef batch, LLVMValueRef m);
+LLVMValueRef flash_count_batches(flash *f);
+LLVMValueRef flash_ceil_div(flash *f, LLVMValueRef x, LLVMValueRef by);
 
 /* ---- gpu_attention_wgmma.c ---- */
 LLVMValueRef flash_can_group(flash *f); /* i1: are addresses and strides those that 16 bytes can be copied with? */

@@ -45,11 +45,11 @@ static bool is_contiguous(const flash *f, int inst, int dim) {
 void flash_find_vectors(flash *f) {
     emit *e = f->e;
     const attention *a = &f->a;
-    const int inst[3] = {a->q, a->keys, a->v}, row[3] = {a->at.m, a->at.j, a->at.j},
-              column[3] = {a->at.k, a->at.k, a->at.n};
-    for (int i = 0; i < 3; i++) {
+    const int inst[4] = {a->q, a->keys, a->v, a->mask}, row[4] = {a->at.m, a->at.j, a->at.j, a->at.m},
+              column[4] = {a->at.k, a->at.k, a->at.n, a->at.j};
+    for (int i = 0; i < 4; i++) {
         f->has_vectors[i] = NULL;
-        if (!is_contiguous(f, inst[i], column[i])) continue;
+        if (inst[i] < 0 || !is_contiguous(f, inst[i], column[i])) continue;
         const int buffer = a->k->inst[inst[i]].index, bytes = ir_dtypes[a->k->buffer[buffer].dtype].bytes;
         LLVMValueRef at =
             em_gep(e, e->base[buffer], em_memory_type(e, a->k->buffer[buffer].dtype), a->batch_off[buffer]);
@@ -143,7 +143,7 @@ static void stage_elements(flash *f, const flash_piece *p) {
 }
 
 void flash_stage(flash *f, const flash_piece *p) {
-    LLVMValueRef can = p->operand < 0 ? NULL : f->has_vectors[p->operand];
+    LLVMValueRef can = f->threads == IR_GPU_ATTENTION_THREADS ? f->has_vectors[p->operand] : NULL;
     if (!can) {
         stage_elements(f, p);
         return;
@@ -249,12 +249,14 @@ static void add_values(flash *f, LLVMValueRef row, LLVMValueRef count) {
 /* The mask at every place of the block, as accumulators where the weights will be; 0 (or false) outside. */
 void flash_stage_mask(flash *f, LLVMValueRef j0) {
     const attention *a = &f->a;
-    flash_stage(f, &(flash_piece){-1, a->mask, a->at.m, a->at.j, f->queries, f->keys, f->weight_line, f->q0, j0,
+    flash_stage(f, &(flash_piece){3, a->mask, a->at.m, a->at.j, f->queries, f->keys, f->weight_line, f->q0, j0,
                                   f->weights, false});
     gpu_barrier(f->e);
 }
 
-LLVMValueRef flash_score(flash *f, LLVMValueRef s, int i, int j) {
+LLVMValueRef flash_staged_mask(flash *f, int i, int j) { return flash_load(f, weight_at(f, i, j)); }
+
+LLVMValueRef flash_score(flash *f, LLVMValueRef s, LLVMValueRef mask) {
     emit *e = f->e;
     const attention *a = &f->a;
     s = em_fmul(e, s, f->scale);
@@ -263,8 +265,7 @@ LLVMValueRef flash_score(flash *f, LLVMValueRef s, int i, int j) {
         LLVMValueRef x = em_fdiv(e, s, f->cap);
         s = em_fmul(e, em_lower(e, &inst, &x, &a->acc), f->cap);
     }
-    if (a->mask < 0) return s;
-    LLVMValueRef mask = flash_load(f, weight_at(f, i, j));
+    if (!mask) return s;
     if (!ir_is_bool(a->k->inst[a->mask].dtype)) return em_fadd(e, s, mask);
     return em_select(e, em_fcmp(e, LLVMRealUNE, mask, constant(f, 0)), s, constant(f, -__builtin_inf()));
 }
@@ -290,7 +291,8 @@ void flash_make_weights(flash *f, LLVMValueRef *score, LLVMValueRef j0) {
         for (int j = 0; j < f->own_keys; j++) {
             LLVMValueRef number = em_i32(e, flash_key(f, j)), keep = em_icmp(e, LLVMIntSLT, number, to);
             if (from) keep = em_and(e, keep, em_icmp(e, LLVMIntSGE, number, from));
-            s[j] = em_select(e, keep, flash_score(f, s[j], i, j), constant(f, -__builtin_inf()));
+            s[j] = flash_score(f, s[j], a->mask >= 0 ? flash_staged_mask(f, i, j) : NULL);
+            s[j] = em_select(e, keep, s[j], constant(f, -__builtin_inf()));
             most = flash_larger(f, s[j], most);
         }
         for (int mask = f->side / 2; mask; mask /= 2) most = flash_larger(f, gpu_shuffle(e, most, mask), most);

@@ -40,8 +40,7 @@ static void load_matrices(flash *f, LLVMValueRef at, bool is_turned, LLVMValueRe
     for (unsigned i = 0; i < 4; i++) out[i] = LLVMBuildExtractValue(e->b, all, i, "");
 }
 
-/* c[4] += a x b, of 16 x 16 and 16 x 8 elements. */
-static void multiply(flash *f, const LLVMValueRef *a, const LLVMValueRef *b, LLVMValueRef *c) {
+void flash_multiply(flash *f, const LLVMValueRef *a, const LLVMValueRef *b, LLVMValueRef *c) {
     emit *e = f->e;
     const bool is_f16 = f->a.k->inst[f->a.q].dtype == FUSOR_F16;
     LLVMTypeRef pair = is_f16 ? LLVMVectorType(LLVMHalfTypeInContext(e->ctx), 2) : e->t_i32;
@@ -87,7 +86,7 @@ static void add_scores(flash *f, LLVMValueRef *score, LLVMValueRef count) {
         load_matrices(f, half_at(f, k, flash_num(f, t * 8 * LINE)), false, b);
         for (int half = 0; half < 2; half++) {
             get_tile(next, f->own_keys, t + half, c);
-            multiply(f, a, b + 2 * half, c);
+            flash_multiply(f, a, b + 2 * half, c);
             put_tile(next, f->own_keys, t + half, c);
         }
     }
@@ -123,7 +122,7 @@ static void add_values(flash *f, LLVMValueRef *weight) {
             load_matrices(f, half_at(f, from, flash_num(f, 16 * g * line + 8 * t)), true, b);
             for (int half = 0; half < 2; half++) {
                 get_tile(f->result, of_row, t + half, c);
-                for (int part = 0; part < 2; part++) multiply(f, a[part], b + 2 * half, c);
+                for (int part = 0; part < 2; part++) flash_multiply(f, a[part], b + 2 * half, c);
                 put_tile(f->result, of_row, t + half, c);
             }
         }

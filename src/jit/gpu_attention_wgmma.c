@@ -12,10 +12,7 @@
  *   the products of the last one; copies for groups that see more
  *
  * so weights are made while products run, and the other groups have the tensor cores meanwhile. No scores are in flight
- * from one turn of the loop to the next: ptxas would serialize all products.
- *
- * Weights and results are relative to a reference of each query, which moves to the largest score only where that is
- * 2^NEAR times as much, so results are seldom multiplied. What a query's reference is depends on its own scores alone. */
+ * from one turn of the loop to the next: ptxas would serialize all products. */
 #include "jit/gpu_attention.h"
 #include <stdio.h>
 #include <string.h>
@@ -24,10 +21,7 @@ enum {
     LINE = 64,                          /* elements of a line of 128 bytes */
     EIGHT_LINES = 64,                   /* 16 bytes */
     QUERIES = 64,                       /* of a group */
-    MAX_ACC = 64,                       /* accumulators of a thread */
-    NEAR = 8,                           /* a power of 2 */
-    NEAR_F16 = 4,                       /* weights are 2^OFFSET_F16 times as large, and end at 2^16 */
-    OFFSET_F16 = 11,                    /* so that small ones are no subnormals of 16 bits so soon */
+    MAX_ACC = FLASH_SCORES,             /* accumulators of a thread */
     STRIDE_WORD = EIGHT_LINES | 1 << 30 /* upper word of a descriptor: the distance of 8 lines; 128-byte swizzle */
 };
 
@@ -41,14 +35,12 @@ typedef struct tile {
 typedef struct group {
     flash *f;
     emit *e;
-    int n_scores, n_results; /* accumulators of a thread */
+    flash_weights w;
+    int n_results; /* accumulators of a thread */
     tile q, k, v;
-    LLVMValueRef base, own_queries;          /* i32: address of shared memory; of the group's queries in it */
-    LLVMValueRef is_far, log2_scale, offset; /* scores * log2_scale are exponents of 2; added to all of them */
-    /* i32, numbers of keys from `first` (i64) on: how many there are, and those before the end of what the group sees;
-     * all queries of the warp see [all_from, all_to), the thread's two [own_from, own_to), less 2 * x */
-    LLVMValueRef first, length, own_length, all_from, all_to, own_from[2], own_to[2];
-    LLVMValueRef score[MAX_ACC], result[MAX_ACC], reference[2], sum[2], factor[2], is_moved;
+    LLVMValueRef base, own_queries;  /* i32: address of shared memory; of the group's queries in it */
+    LLVMValueRef length, own_length; /* i32: keys from w.first on; those before the end of what the group sees */
+    LLVMValueRef result[MAX_ACC];
 } group;
 
 /* ---- instructions ---- */
@@ -65,6 +57,8 @@ static void wait_for_products(group *g, int keep, LLVMValueRef *acc, int n) {
 }
 
 static ir_dtype operand_type(const group *g) { return g->f->a.k->inst[g->f->a.q].dtype; }
+/* Does a mask go through shared memory? */
+static bool stages_mask(const group *g) { return g->f->a.mask >= 0 && !g->w.has_mask; }
 
 /* The lower word of a descriptor, of an address in shared memory: what is n bytes further is n / 16 more. leading: from
  * one column of lines to the next, in 16 bytes. */
@@ -75,24 +69,6 @@ static LLVMValueRef descriptor(group *g, LLVMValueRef lower, int bytes) {
     emit *e = g->e;
     LLVMValueRef low = LLVMBuildZExt(e->b, plus(g, lower, bytes / 16), e->t_i64, "");
     return em_or(e, low, em_i64s(e, (int64_t)STRIDE_WORD << 32));
-}
-
-LLVMValueRef flash_pair(flash *f, ir_dtype t, LLVMValueRef low, LLVMValueRef high) {
-    emit *e = f->e;
-    const char *text = t == FUSOR_BF16 ? "cvt.rn.bf16x2.f32 $0, $1, $2;" : "cvt.rn.f16x2.f32 $0, $1, $2;";
-    return gpu_asm(e, text, "=r,f,f", false, e->t_i32, (LLVMValueRef[]){high, low}, 2);
-}
-
-static LLVMValueRef half_of_pair(group *g, LLVMValueRef pair, int which) {
-    emit *e = g->e;
-    const ir_dtype t = operand_type(g);
-    if (t == FUSOR_BF16) {
-        LLVMValueRef bits = which ? em_and(e, pair, em_i32(e, (int32_t)0xffff0000)) : em_shl(e, pair, 16);
-        return LLVMBuildBitCast(e->b, bits, e->t_f32, "");
-    }
-    LLVMTypeRef half = LLVMHalfTypeInContext(e->ctx);
-    LLVMValueRef both = LLVMBuildBitCast(e->b, pair, LLVMVectorType(half, 2), "");
-    return LLVMBuildFPExt(e->b, LLVMBuildExtractElement(e->b, both, em_i32(e, which), ""), e->t_f32, "");
 }
 
 /* ---- operands into shared memory ---- */
@@ -205,7 +181,7 @@ static void begin_scores(group *g, LLVMValueRef piece) {
         LLVMValueRef a = descriptor(g, queries, 128 * QUERIES * column + chunk),
                      b = descriptor(g, keys, 128 * g->k.column * column + chunk);
         gpu_begin_product(e, &(gpu_product){.type = operand_type(g), .adds = s > 0, .a = {a}, .n_a = 1, .b = b},
-                          g->score, g->n_scores);
+                          g->w.score, g->w.n_scores);
     }
     say(g, "wgmma.commit_group.sync.aligned;");
 }
@@ -226,126 +202,15 @@ static void begin_results(group *g, LLVMValueRef part[2][MAX_ACC / 2], LLVMValue
     say(g, "wgmma.commit_group.sync.aligned;");
 }
 
-/* ---- weights ---- */
-/* Accumulator i of a thread is of query y + 8 * row_of(i), and key 2 * x + key_of(i) of the block. */
-static int row_of(int i) { return i >> 1 & 1; }
-static int key_of(int i) { return i / 4 * 8 + i % 2; }
-
-/* Ends a branch: what was changed in it, or was before. */
-static void join(group *g, em_branch *b, LLVMValueRef *now, LLVMValueRef *was, int n) {
-    emit *e = g->e;
-    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
-    em_endif(e, b);
-    for (int i = 0; i < n; i++) {
-        LLVMValueRef phi = LLVMBuildPhi(e->b, LLVMTypeOf(was[i]), "");
-        LLVMAddIncoming(phi, (LLVMValueRef[]){now[i], was[i]}, (LLVMBasicBlockRef[]){from, b->other}, 2);
-        now[i] = phi;
-    }
-}
-
-/* j: of the block's first key. */
-static void hide(group *g, LLVMValueRef j) {
-    emit *e = g->e;
-    const bool has_low = g->f->a.low >= 0;
-    LLVMValueRef was[MAX_ACC], none = em_f32(e, -__builtin_inf());
-    memcpy(was, g->score, sizeof was);
-    LLVMValueRef hides = em_icmp(e, LLVMIntSGT, plus(g, j, g->f->keys), g->all_to);
-    if (has_low) hides = em_or(e, hides, em_icmp(e, LLVMIntSLT, j, g->all_from));
-    em_branch b = em_if(e, hides);
-    for (int r = 0; r < 2; r++) {
-        LLVMValueRef to = em_sub(e, g->own_to[r], j), from = has_low ? em_sub(e, g->own_from[r], j) : NULL;
-        for (int i = 0; i < g->n_scores; i++) {
-            if (row_of(i) != r) continue;
-            LLVMValueRef key = em_i32(e, key_of(i)), keep = em_icmp(e, LLVMIntSLT, key, to);
-            if (from) keep = em_and(e, keep, em_icmp(e, LLVMIntSGE, key, from));
-            g->score[i] = em_select(e, keep, g->score[i], none);
-        }
-    }
-    join(g, &b, g->score, was, g->n_scores);
-}
-
-/* Scales that are not near 1 are multiplied with here: then a score times log2_scale neither overflows nor is lost. */
-static void scale(group *g) {
-    flash *f = g->f;
-    emit *e = g->e;
-    if (f->a.cap >= 0 || f->a.mask >= 0) {
-        for (int i = 0; i < g->n_scores; i++) g->score[i] = flash_score(f, g->score[i], row_of(i), 2 * (i / 4) + i % 2);
-        return;
-    }
-    LLVMValueRef was[MAX_ACC];
-    memcpy(was, g->score, sizeof was);
-    em_branch b = em_if(e, g->is_far);
-    for (int i = 0; i < g->n_scores; i++) g->score[i] = em_fmul(e, g->score[i], f->scale);
-    join(g, &b, g->score, was, g->n_scores);
-}
-
-/* The largest score of a row of the block, by halves. */
-static LLVMValueRef largest_of(group *g, int row) {
-    LLVMValueRef v[MAX_ACC];
-    int n = 0;
-    for (int i = 0; i < g->n_scores; i++)
-        if (row_of(i) == row) v[n++] = g->score[i];
-    for (; n > 1; n /= 2)
-        for (int i = 0; i < n / 2; i++) v[i] = flash_larger(g->f, v[i], v[i + n / 2]);
-    for (int mask = 2; mask; mask /= 2) v[0] = flash_larger(g->f, gpu_shuffle(g->e, v[0], mask), v[0]);
-    return v[0];
-}
-
-static LLVMValueRef any_of_warp(group *g, LLVMValueRef is) {
-    LLVMValueRef in[2] = {em_i32(g->e, -1), is};
-    return gpu_call(g->e, "llvm.nvvm.vote.any.sync", NULL, 0, in, 2);
-}
-
-/* Exponents of 2 are score * log2_scale + reference; a reference is infinite as long as there was no score. */
-static void move_references(group *g) {
-    emit *e = g->e;
-    const bool is_f16 = operand_type(g) == FUSOR_F16;
-    LLVMValueRef most[2], moves[2], near = em_f32(e, is_f16 ? OFFSET_F16 + NEAR_F16 : NEAR), one = em_f32(e, 1), is[2];
-    for (int r = 0; r < 2; r++) {
-        most[r] = largest_of(g, r);
-        is[r] = moves[r] = em_fcmp(e, LLVMRealOGT, em_mad(e, most[r], g->log2_scale, g->reference[r]), near);
-    }
-    g->is_moved = any_of_warp(g, em_or(e, is[0], is[1]));
-    LLVMValueRef was[6] = {one, one, g->reference[0], g->reference[1], g->sum[0], g->sum[1]}, now[6];
-    em_branch b = em_if(e, g->is_moved);
-    for (int r = 0; r < 2; r++) {
-        LLVMValueRef to = em_fsub(e, g->offset, em_fmul(e, most[r], g->log2_scale));
-        now[2 + r] = em_select(e, moves[r], to, g->reference[r]);
-        now[r] = em_select(e, moves[r], gpu_exp2(e, em_fsub(e, to, g->reference[r])), one);
-        now[4 + r] = em_fmul(e, g->sum[r], now[r]);
-    }
-    join(g, &b, now, was, 6);
-    for (int r = 0; r < 2; r++) g->factor[r] = now[r], g->reference[r] = now[2 + r], g->sum[r] = now[4 + r];
-}
-
-/* Scores to weights, where they are. */
-static void make_weights(group *g) {
-    emit *e = g->e;
-    move_references(g);
-    for (int r = 0; r < 2; r++) {
-        LLVMValueRef sum[2] = {NULL, NULL};
-        LLVMValueRef is_none = em_fcmp(e, LLVMRealOEQ, g->reference[r], em_f32(e, __builtin_inf()));
-        LLVMValueRef reference = em_select(e, is_none, em_f32(e, 0), g->reference[r]);
-        for (int i = 0, n = 0; i < g->n_scores; i++) {
-            if (row_of(i) != r) continue;
-            LLVMValueRef w = gpu_exp2(e, em_mad(e, g->score[i], g->log2_scale, reference));
-            g->score[i] = w;
-            sum[n % 2] = sum[n % 2] ? em_fadd(e, sum[n % 2], w) : w;
-            n++;
-        }
-        g->sum[r] = em_fadd(e, g->sum[r], em_fadd(e, sum[0], sum[1]));
-    }
-}
-
 /* Waits for the results, and multiplies them where a reference moved. Both waits are in blocks of their own: ptxas
  * would put a single one in front of the exponentials, which are to be made meanwhile. */
 static void multiply_results(group *g) {
     emit *e = g->e;
     LLVMValueRef was[MAX_ACC];
     memcpy(was, g->result, sizeof was);
-    em_branch b = em_if(e, g->is_moved);
+    em_branch b = em_if(e, g->w.is_moved);
     wait_for_products(g, 0, g->result, g->n_results);
-    for (int i = 0; i < g->n_results; i++) g->result[i] = em_fmul(e, g->result[i], g->factor[row_of(i)]);
+    for (int i = 0; i < g->n_results; i++) g->result[i] = em_fmul(e, g->result[i], g->w.factor[flash_row_of(i)]);
     LLVMBasicBlockRef from[2] = {LLVMGetInsertBlock(e->b), b.other};
     em_else(e, &b);
     gpu_on_sums(e, "wgmma.wait_group.sync.aligned 0; // as they are", was, g->n_results, true, NULL, "", 0);
@@ -357,67 +222,22 @@ static void multiply_results(group *g) {
     }
 }
 
-/* Each weight as two numbers of 16 bits: the nearest one, and what is left. */
-static void split(group *g, LLVMValueRef part[2][MAX_ACC / 2]) {
-    emit *e = g->e;
-    const ir_dtype t = operand_type(g);
-    for (int i = 0; i < g->n_scores / 2; i++) {
-        LLVMValueRef *w = g->score + 2 * i, left[2];
-        part[0][i] = flash_pair(g->f, t, w[0], w[1]);
-        for (int h = 0; h < 2; h++) left[h] = em_fsub(e, w[h], half_of_pair(g, part[0][i], h));
-        part[1][i] = flash_pair(g->f, t, left[0], left[1]);
-    }
-}
-
 /* ---- all keys ---- */
-static void find_scale(group *g) {
-    flash *f = g->f;
-    emit *e = g->e;
-    const bool is_f16 = operand_type(g) == FUSOR_F16;
-    LLVMValueRef one = em_f32(e, 1), log2_e = em_f32(e, 0x1.715476p0);
-    g->offset = em_f32(e, is_f16 ? OFFSET_F16 : 0);
-    g->is_far = NULL;
-    g->log2_scale = log2_e;
-    if (f->a.cap >= 0 || f->a.mask >= 0) return;
-    /* scores grow with a scale that is positive */
-    LLVMValueRef is_near = em_and(e, em_fcmp(e, LLVMRealOGE, f->scale, em_f32(e, 0x1p-60)),
-                                  em_fcmp(e, LLVMRealOLE, f->scale, em_f32(e, 0x1p60)));
-    g->is_far = LLVMBuildNot(e->b, is_near, "");
-    g->log2_scale = em_fmul(e, em_select(e, is_near, f->scale, one), log2_e);
-}
-
-/* Far keys are as good as none; a block has fewer than 2^30. */
-static LLVMValueRef distance(group *g, LLVMValueRef key) {
-    emit *e = g->e;
-    LLVMValueRef most = em_i64s(e, 1 << 30), least = em_i64s(e, -(1 << 30)), d = em_sub(e, key, g->first);
-    d = em_min(e, d, most);
-    return i32(g, em_max(e, d, least));
-}
-
 static void find_bounds(group *g, LLVMValueRef from, LLVMValueRef to) {
     flash *f = g->f;
     emit *e = g->e;
-    const attention *a = &f->a;
-    LLVMValueRef warp = LLVMBuildUDiv(e->b, f->thread, flash_num(f, IR_GPU_WARP), ""), one = flash_num(f, 1);
-    LLVMValueRef query = em_add(e, f->q0, em_mul(e, warp, flash_num(f, 16))), end = to, x = i32(g, f->x);
-    g->first = from;
-    g->length = g->own_length = distance(g, to);
-    if (a->high >= 0 && a->mask < 0) { /* all groups bring a mask, with barriers */
+    LLVMValueRef warp = LLVMBuildUDiv(e->b, f->thread, flash_num(f, IR_GPU_WARP), ""), query[2];
+    LLVMValueRef least = em_add(e, f->q0, em_mul(e, warp, flash_num(f, 16))), most = em_add(e, least, flash_num(f, 15));
+    g->w.first = from;
+    g->length = g->own_length = flash_distance(&g->w, to);
+    if (f->a.high >= 0 && !stages_mask(g)) { /* all groups bring that, with barriers */
         LLVMValueRef group_end = em_add(e, f->q0, em_and(e, em_lshr(e, f->thread, 1), flash_num(f, -QUERIES)));
         group_end = em_add(e, em_add(e, group_end, flash_num(f, QUERIES)), f->high);
-        g->own_length = gpu_same_in_warp(e, distance(g, em_min(e, to, group_end)));
+        g->own_length = gpu_same_in_warp(e, flash_distance(&g->w, em_min(e, to, group_end)));
     }
-    if (a->high >= 0) end = em_min(e, to, em_add(e, em_add(e, query, f->high), one));
-    g->all_to = distance(g, end);
-    if (a->low >= 0) g->all_from = distance(g, em_add(e, em_add(e, query, flash_num(f, 15)), f->low));
-    x = em_add(e, x, x);
-    for (int r = 0; r < 2; r++) {
-        query = em_add(e, f->q0, em_add(e, f->y, flash_num(f, 8 * r)));
-        end = to;
-        if (a->high >= 0) end = em_min(e, to, em_add(e, em_add(e, query, f->high), one));
-        g->own_to[r] = em_sub(e, distance(g, end), x);
-        if (a->low >= 0) g->own_from[r] = em_sub(e, distance(g, em_add(e, query, f->low)), x);
-    }
+    for (int r = 0; r < 2; r++) query[r] = em_add(e, f->q0, em_add(e, f->y, flash_num(f, 8 * r)));
+    flash_find_bounds(&g->w, least, most, query, to);
+    if (g->w.has_mask) flash_find_mask(&g->w, NULL, query);
 }
 
 /* Keeps ptxas from computing a value again where it is used. */
@@ -437,8 +257,8 @@ static void lay_out_all(group *g) {
     g->own_queries = em_add(e, g->base, em_mul(e, number, em_i32(e, 2 * QUERIES * f->group.head)));
     LLVMValueRef queries = em_min(e, em_sub(e, a->n_queries, f->q0), flash_num(f, f->queries));
     begin_copies(g, &g->q, f->q0, zero, i32(g, queries));
-    begin_copies(g, &g->k, g->first, zero, g->length);
-    begin_copies(g, &g->v, g->first, a->k->dim[a->at.n].size <= f->width ? zero : f->n0, g->length);
+    begin_copies(g, &g->k, g->w.first, zero, g->length);
+    begin_copies(g, &g->v, g->w.first, a->k->dim[a->at.n].size <= f->width ? zero : f->n0, g->length);
     pin(g, &g->k.to), pin(g, &g->k.end);
     if (g->k.columns == g->v.columns && is_whole(g, &g->k) && is_whole(g, &g->v)) {
         g->v.to = g->k.to, g->v.end = g->k.end;
@@ -450,15 +270,14 @@ typedef struct state {
     LLVMValueRef result[MAX_ACC], part[2][MAX_ACC / 2], reference[2], sum[2], from[2], piece[2];
 } state;
 
-/* Weights of the block of keys from j on, whose scores were made. */
-static void weigh(group *g, LLVMValueRef j) {
-    scale(g);
-    hide(g, j);
-    make_weights(g);
+static LLVMValueRef key_at(group *g, LLVMValueRef j) {
+    return em_add(g->e, g->w.first, LLVMBuildSExt(g->e->b, j, g->e->t_i64, ""));
 }
 
-static LLVMValueRef key_at(group *g, LLVMValueRef j) {
-    return em_add(g->e, g->first, LLVMBuildSExt(g->e->b, j, g->e->t_i64, ""));
+/* Of the block from key j on: to registers, where it waits while products run, or evaluated to shared memory. */
+static void get_mask(group *g, LLVMValueRef j) {
+    if (g->w.has_mask) flash_load_mask(&g->w, j);
+    else if (stages_mask(g)) flash_stage_mask(g->f, j);
 }
 
 static void begin_keys(group *g, LLVMValueRef from[2]) {
@@ -472,12 +291,12 @@ static void begin_keys(group *g, LLVMValueRef from[2]) {
     from[0] = copy(g, &g->k, next, from[0], em_i32(e, g->k.bytes));
     from[1] = copy(g, &g->v, zero, g->v.first, zero);
     gpu_commit_copies(g->e);
-    if (f->a.mask >= 0) flash_stage_mask(f, g->first);
+    get_mask(g, g->w.first);
     meet(g, 1);
     say(g, "wgmma.fence.sync.aligned;");
     begin_scores(g, zero);
-    wait_for_products(g, 0, g->score, g->n_scores);
-    weigh(g, zero);
+    wait_for_products(g, 0, g->w.score, g->w.n_scores);
+    flash_weigh(&g->w, zero);
 }
 
 static LLVMValueRef other_piece(group *g, int i, const state *s) {
@@ -504,11 +323,11 @@ static void add_keys(group *g, LLVMValueRef j, state *now) {
     begin_scores(g, other_piece(g, 0, now));
     begin_results(g, now->part, now->piece[1]);
     copy_next(g, j, 2, now);
-    if (f->a.mask >= 0) flash_stage_mask(f, key_at(g, next)); /* the one before was read in front of the barrier */
-    wait_for_products(g, 1, g->score, g->n_scores);
-    weigh(g, next);
+    get_mask(g, key_at(g, next)); /* the one before was read in front of the barrier */
+    wait_for_products(g, 1, g->w.score, g->w.n_scores);
+    flash_weigh(&g->w, next);
     multiply_results(g);
-    split(g, now->part);
+    flash_split(&g->w, now->part);
 }
 
 static void enter_loop(group *g, em_loop *l, state *phi) {
@@ -516,10 +335,10 @@ static void enter_loop(group *g, em_loop *l, state *phi) {
     LLVMValueRef zero = em_f32(e, 0);
     for (int i = 0; i < g->n_results; i++) g->result[i] = phi->result[i] = em_loop_phi(e, l, zero);
     for (int p = 0; p < 2; p++)
-        for (int i = 0; i < g->n_scores / 2; i++) phi->part[p][i] = em_loop_phi(e, l, phi->part[p][i]);
+        for (int i = 0; i < g->w.n_scores / 2; i++) phi->part[p][i] = em_loop_phi(e, l, phi->part[p][i]);
     for (int r = 0; r < 2; r++) {
-        g->reference[r] = phi->reference[r] = em_loop_phi(e, l, g->reference[r]);
-        g->sum[r] = phi->sum[r] = em_loop_phi(e, l, g->sum[r]);
+        g->w.reference[r] = phi->reference[r] = em_loop_phi(e, l, g->w.reference[r]);
+        g->w.sum[r] = phi->sum[r] = em_loop_phi(e, l, g->w.sum[r]);
         phi->from[r] = em_loop_phi(e, l, phi->from[r]);
         phi->piece[r] = em_loop_phi(e, l, em_i32(e, 0));
     }
@@ -529,10 +348,10 @@ static void leave_body(group *g, const state *phi, const state *now) {
     emit *e = g->e;
     for (int i = 0; i < g->n_results; i++) em_loop_next(e, phi->result[i], g->result[i]);
     for (int p = 0; p < 2; p++)
-        for (int i = 0; i < g->n_scores / 2; i++) em_loop_next(e, phi->part[p][i], now->part[p][i]);
+        for (int i = 0; i < g->w.n_scores / 2; i++) em_loop_next(e, phi->part[p][i], now->part[p][i]);
     for (int r = 0; r < 2; r++) {
-        em_loop_next(e, phi->reference[r], g->reference[r]);
-        em_loop_next(e, phi->sum[r], g->sum[r]);
+        em_loop_next(e, phi->reference[r], g->w.reference[r]);
+        em_loop_next(e, phi->sum[r], g->w.sum[r]);
         em_loop_next(e, phi->from[r], now->from[r]);
         em_loop_next(e, phi->piece[r], now->piece[r]);
     }
@@ -549,9 +368,9 @@ static void end_keys(group *g, LLVMValueRef j, state *s) {
     begin_results(g, s->part, s->piece[1]);
     copy_next(g, j, f->group.groups - 1, s); /* the last group sees so many more blocks, at most */
     wait_for_products(g, 0, g->result, g->n_results);
-    for (int i = 0; i < g->n_results; i++) f->result[row_of(i) * of_row + 2 * (i / 4) + i % 2] = g->result[i];
+    for (int i = 0; i < g->n_results; i++) f->result[flash_row_of(i) * of_row + 2 * (i / 4) + i % 2] = g->result[i];
     for (int r = 0; r < 2; r++) {
-        f->largest[r] = em_fmul(e, em_fsub(e, g->offset, s->reference[r]), em_f32(e, 0x1.62e43p-1));
+        f->largest[r] = em_fmul(e, em_fsub(e, g->w.offset, s->reference[r]), em_f32(e, 0x1.62e43p-1));
         f->sum[r] = s->sum[r];
     }
 }
@@ -579,14 +398,16 @@ void flash_group_keys(flash *f, LLVMValueRef from, LLVMValueRef to) {
     state *phi = FU_NEW(e->arena, state), now;
     g->f = f;
     g->e = e;
-    g->n_scores = f->keys / 2;
     g->n_results = f->width / 2;
-    find_scale(g);
+    g->w.f = f;
+    g->w.n_scores = f->keys / 2;
+    g->w.has_mask = f->a.mask >= 0 && ir_gpu_attention_mask_is_plain(f->a.k);
+    flash_find_scale(&g->w);
     find_bounds(g, from, to);
     lay_out_all(g);
-    for (int r = 0; r < 2; r++) g->reference[r] = em_f32(e, __builtin_inf()), g->sum[r] = em_f32(e, 0);
+    for (int r = 0; r < 2; r++) g->w.reference[r] = em_f32(e, __builtin_inf()), g->w.sum[r] = em_f32(e, 0);
     begin_keys(g, phi->from);
-    split(g, phi->part);
+    flash_split(&g->w, phi->part);
     em_loop l = em_for(e, em_i32(e, 0), plus(g, g->own_length, -f->keys), em_i32(e, f->keys));
     enter_loop(g, &l, phi);
     now = *phi;

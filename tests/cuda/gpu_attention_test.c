@@ -96,3 +96,64 @@ GPU_TESTS(gpu_attention, is_by_wgmma_without_conflicts, 4) {
     cr_expect_eq(counts.worst_ways, 1, "%s: %d ways at line %d of the PTX", text, counts.worst_ways, counts.worst_line);
     rt_cache_close(cache);
 }
+
+/* Up to 16 queries (gpu_attention_few.c): rows of heads that share keys, sizes that are no whole pieces, keys in parts,
+ * bounds, masks as they lie. */
+#define SHARED "(%q: T[2, 6, A, 64], %k: T[2, 2, B, 64], %v: T[2, 2, B, 64]"
+#define RUN    ") -> T[2, 6, A, 64] { %y = attention(%q, %k, %v"
+static const sized few_cases[] = {
+    {"(%q: T[3, A, 64], %k: T[3, B, 64], %v: T[3, B, 64]) -> T[3, A, 64] { %y = attention(%q, %k, %v) return %y }",
+     {{1, 100, 1, 1}, {16, 65, 1, 1}, {7, 1100, 1, 1}}},
+    {SHARED RUN ") return %y }", {{1, 70, 1, 1}, {5, 64, 1, 1}, {7, 600, 1, 1}}},
+    {SHARED RUN ", causal=true, causal_offset=50) return %y }", {{3, 64, 1, 1}, {9, 200, 1, 1}, {1, 30, 1, 1}}},
+    {SHARED RUN ", window=[20, 5], causal_offset=500) return %y }", {{8, 800, 1, 1}, {1, 520, 1, 1}, {16, 400, 1, 1}}},
+    {SHARED ", %m: bool[2, 1, 1, B]" RUN ", %m) return %y }", {{1, 71, 1, 1}, {4, 128, 1, 1}, {2, 1, 1, 1}}},
+    {SHARED ", %m: f32[6, A, B]" RUN ", %m, dtype=T) return %y }", {{1, 64, 1, 1}, {3, 90, 1, 1}, {6, 77, 1, 1}}},
+    {SHARED ", %m: T[2, 6, 1, B]" RUN ", %m, softcap=4, scale=-0.3) return %y }",
+     {{1, 65, 1, 1}, {4, 200, 1, 1}, {2, 530, 1, 1}}},
+    {SHARED ", %m: bool[A, B]" RUN ", %m, causal=true, causal_offset=9) return %y }",
+     {{2, 20, 1, 1}, {5, 64, 1, 1}, {16, 17, 1, 1}}},
+    {"(%q: T[A, C], %k: T[B, C], %v: T[B, D]) -> T[A, D] { %y = attention(%q, %k, %v, scale=0.1) return %y }",
+     {{5, 70, 80, 96}, {16, 66, 8, 128}, {1, 700, 128, 40}}},
+    {"(%q: T[2, A, 128], %k: T[2, B, 128], %v: T[2, B, 128], %r: f32[2, A, 128]) -> f32[2, A, 128] { %y = "
+     "attention(%q, "
+     "%k, %v, dtype=f32) %s = add(%y, %r) %a = abs(%y) %o = sub(%s, %a) return %o }",
+     {{1, 100, 1, 1}, {3, 900, 1, 1}, {2, 0, 1, 1}}},
+    {"(%q: T[A, 4, 64], %k: T[B, 2, 64], %v: T[B, 2, 64]) -> T[A, 4, 64] { %a = transpose(%q, perm=[1, 0, 2]) %b = "
+     "transpose(%k, perm=[1, 0, 2]) %c = transpose(%v, perm=[1, 0, 2]) %y = attention(%a, %b, %c) %z = transpose(%y, "
+     "perm=[1, 0, 2]) return %z }",
+     {{1, 20, 1, 1}, {9, 70, 1, 1}, {4, 1, 1, 1}}},
+    {"(%q: T[A, 64], %k: T[B, 64], %v: T[B, 64]) -> T[A, 64] { %i = iota(shape=[B, 1], axis=0, dtype=i64) %e = ge(%i, "
+     "58) %n = select(%e, nan, %v) %y = attention(%q, %k, %v, window=[-1, 2], causal_offset=50) %z = attention(%q, %n, "
+     "%n, window=[-1, 2], causal_offset=50) %o = add(%y, %z) return %o }",
+     {{4, 80, 1, 1}, {1, 60, 1, 1}, {4, 58, 1, 1}}},
+};
+enum { N_FEW_CASES = sizeof few_cases / sizeof *few_cases };
+
+GPU_TESTS(gpu_attention, of_few_queries, 4 * N_FEW_CASES) {
+    char text[1000];
+    const sized *c = &few_cases[*number / 4];
+    if (!begin()) return;
+    gpu_level = *number & 1 ? IR_LEVEL_SM90A : IR_LEVEL_SM80;
+    write_program(text, c->text, types[*number >> 1 & 1]);
+    for (int s = 0; s < 3; s++)
+        for (int strided = 0; strided < 2; strided++)
+            check(text, (domain){-3, 3, SPECIAL_NONE, false}, c->size[s], one_thread, strided, 1);
+    rt_cache_close(cache);
+}
+
+GPU_TESTS(gpu_attention, of_few_queries_reads_keys_once, 4) {
+    ptx_counts counts = {0};
+    char text[400];
+    if (!begin()) return;
+    gpu_level = *number & 1 ? IR_LEVEL_SM90A : IR_LEVEL_SM80;
+    write_program(text, SHARED RUN ") return %y }", types[*number >> 1]);
+    gpu_counts = &counts;
+    check(text, (domain){-3, 3, SPECIAL_NONE, false}, (int64_t[4]){1, 256, 1, 1}, one_thread, false, 1);
+    gpu_counts = NULL;
+    if (gpu_ends_uncounted()) return;
+    cr_expect_eq(counts.wgmma, 0);
+    /* of 16 keys and 16 rows: 2 x 4 products of scores, 8 x 2 of weights in two parts; two heads of two batches */
+    cr_expect_eq(counts.mma, 4 * 256 / 16 * (2 * 4 + 8 * 2), "%llu products", (unsigned long long)counts.mma);
+    rt_cache_close(cache);
+}
