@@ -268,7 +268,7 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
                       ir_launch *out); /* launch_window.c */
 fusor_status ir_verify_window(const ir_kernel *k, fu_error *e);
 /* contract: accumulator type, and the part of `scratch` before the packed block of operand 0. Layout of scratch: one
- * register tile [mr][nr], rows being transposed [max(mr, nr)][lanes], unless operand 1 is packed as a whole a panel of
+ * register tile [mr][nr], rows being transposed [max(mr, nr)][lanes], in tiles (AMX) a second tile, unless operand 1 is packed as a whole a panel of
  * it [min(K, kb)][nr], each of the accumulator type and rounded up to 64 bytes; unless operand 0 is read in place, the
  * packed block [panels][min(K, kb)][mr] and lanes * mr elements that the last store may touch; where K > kb, partial
  * sums of the output block [n panels][m panels][mr][nr]; where K blocks are made in parts, the sums of a group's
@@ -278,7 +278,8 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e);
  * with its heads[]. K = 0: a head all the same. Of tiles, a panel of operand 0 is [words / 16][mr][16]. */
 ir_dtype ir_kernel_contract_acc(const ir_kernel *k);
 ir_dot ir_kernel_contract_dot(const ir_kernel *k);
-int64_t ir_kernel_contract_head_bytes(const ir_kernel *k); /* tile and rows; IR_ROW_SLOTS more with a row program */
+/* Tile and rows; a second tile, where products are in tiles (AMX); IR_ROW_SLOTS more with a row program. */
+int64_t ir_kernel_contract_head_bytes(const ir_kernel *k);
 /* Words of the parts that a K block of so many words is made in: all of them, where it is made as a whole. */
 int64_t ir_contract_part(const ir_kernel *k, const int64_t *tune, int64_t words);
 /* Columns of the last panel, in whole vectors, for which it gets a tile of its own; n: as the text has it, -1 where it

@@ -30,8 +30,9 @@ ir_dot ir_kernel_contract_dot(const ir_kernel *k) {
 
 int64_t ir_kernel_contract_head_bytes(const ir_kernel *k) {
     int64_t bytes = ir_dtypes[ir_kernel_contract_acc(k)].bytes, lanes = ir_levels[k->level].lanes;
-    int64_t rows = k->tile.mr > k->tile.nr ? k->tile.mr : k->tile.nr;
-    return ir_round_up(k->tile.mr * k->tile.nr * bytes, 64) + ir_round_up(rows * lanes * bytes, 64) +
+    int64_t rows = k->tile.mr > k->tile.nr ? k->tile.mr : k->tile.nr,
+            tile = ir_round_up(k->tile.mr * k->tile.nr * bytes, 64);
+    return tile + ir_round_up(rows * lanes * bytes, 64) + (ir_dot_is_tile(ir_kernel_contract_dot(k)) ? tile : 0) +
            (ir_kernel_has_rows(k) ? IR_ROW_SLOTS : 0);
 }
 

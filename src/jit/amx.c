@@ -114,6 +114,7 @@ static void make_steps(emit *e, const amx_product *p, int high, int wide, bool a
             }
         }
     while (ahead && asked < AMX_AHEAD) ask(e, ahead, asked++);
+    if (p->beside) p->beside(e, p->user);
     if (ahead) em_loop_next(e, ahead, behind(e, ahead, p->ahead_step));
     em_loop_next(e, a, behind(e, a, p->a_step));
     for (int q = 0; q < n; q++) em_loop_next(e, b[q], behind(e, b[q], em_i64s(e, AMX_SIDE * AMX_LINE_BYTES)));

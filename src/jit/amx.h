@@ -22,6 +22,8 @@ typedef struct amx_product {
     /* Where not NULL, what is wanted in L2 soon: each step asks for AMX_AHEAD lines, `ahead_step` bytes behind those of
      * the step before. */
     LLVMValueRef ahead, ahead_step;
+    void (*beside)(emit *e, void *user); /* NULL, or what each step has beside its products: it may call functions */
+    void *user;
     LLVMValueRef words;    /* along k, a multiple of AMX_SIDE */
     LLVMValueRef to;       /* sums [rows][AMX_COLUMNS] */
     LLVMValueRef to_row;   /* bytes from one of those rows to the next; NULL: AMX_LINE_BYTES */

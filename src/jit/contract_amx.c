@@ -7,13 +7,18 @@
  *   products       amx.c, from what the part of the K block before left, or 0, into memory: of the last part, straight
  *                  to the output where that is the sums (stores_sums), or 4 KB of scratch
  *   not the first  add what the blocks before left, a vector at a time
- *   the last       contract_epilogue.c, on what was just stored
+ *   the last       contract_epilogue.c, on what was stored: rows of a panel are finished beside the products of the next
+ *                  one, which leave the vector units idle, so two panels of scratch are in turn
  *
  * Where bf16 could be subnormal, which the instruction takes for 0 (contract_is_exact: of the whole K block, so that no
  * part begins with sums that the instruction would change), the same sums in the same order are made by fma
  * (ir/schedule.h). */
 #include "jit/amx.h"
 #include "jit/contract.h"
+
+/* Rows [LATE_ROW, LATE_END) of the panel whose row 0 is row LATE_M0 of the output, and lies at LATE_AT; LATE_NEXT: bytes
+ * of scratch to the next panel. */
+enum { LATE_ROW, LATE_END, LATE_M0, LATE_AT, LATE_NEXT, LATE_SLOTS };
 
 typedef struct amx {
     contract *c;
@@ -23,6 +28,10 @@ typedef struct amx {
     LLVMValueRef is_direct;            /* i1: this part's sums are the output, maybe rounded; NULL: never */
     int output;                        /* buffer of that; -1: none */
     bool rounds;                       /* to bf16 */
+    /* Where results are finished late (is_late): memory of the function for what is left to finish of the panel before,
+     * and the panel of scratch that is next. */
+    bool is_late;
+    LLVMValueRef late[LATE_SLOTS], late_rows; /* late_rows: of a step */
     amx_product p;
 } amx;
 
@@ -100,16 +109,73 @@ static void store_bf16(amx *t, LLVMValueRef n0) {
     em_end(e, &l);
 }
 
+/* ---- results that are finished beside the products of the next panel ---- */
+static LLVMValueRef late_get(amx *t, int slot) {
+    emit *e = t->c->e;
+    return LLVMBuildLoad2(e->b, e->t_i64, t->late[slot], "");
+}
+static void late_set(amx *t, int slot, LLVMValueRef v) { LLVMBuildStore(t->c->e->b, v, t->late[slot]); }
+
+/* At the entry: nothing is left; as many rows a step as make all of them in the steps of a panel, up to 4. */
+static void begin_late(amx *t) {
+    contract *c = t->c;
+    emit *e = c->e;
+    t->is_late = t->output < 0;
+    if (!t->is_late) return;
+    for (int i = 0; i < LATE_SLOTS; i++) {
+        t->late[i] = em_alloca(e, e->t_i64, 8);
+        late_set(t, i, num(c, 0));
+    }
+    LLVMValueRef steps = em_max(e, em_lshr(e, t->in[CONTRACT_COUNT], 4), num(c, 1));
+    LLVMValueRef rows = LLVMBuildUDiv(e->b, em_add(e, steps, num(c, c->mr - 1)), steps, "");
+    t->late_rows = em_min(e, rows, num(c, 4));
+}
+
+/* Up to `most` rows of what is left. */
+static void finish_late(amx *t, LLVMValueRef most) {
+    contract *c = t->c;
+    emit *e = c->e;
+    LLVMValueRef row = late_get(t, LATE_ROW), left = em_sub(e, late_get(t, LATE_END), row);
+    em_branch any = em_if(e, em_icmp(e, LLVMIntSGT, left, num(c, 0)));
+    LLVMValueRef n = most ? em_min(e, left, most) : left, m = em_add(e, late_get(t, LATE_M0), row);
+    LLVMValueRef at = em_add(e, late_get(t, LATE_AT), em_mul(e, row, num(c, AMX_LINE_BYTES)));
+    at = em_gep(e, e->scratch, e->t_i8, at);
+    contract_call(c, FINISH, (LLVMValueRef[]){e->args, t->in[CONTRACT_BATCH], m, t->in[CONTRACT_N0], n, at}, 6);
+    late_set(t, LATE_ROW, em_add(e, row, n));
+    em_endif(e, &any);
+}
+
+static void finish_beside(emit *e, void *user) {
+    (void)e;
+    finish_late(user, ((amx *)user)->late_rows);
+}
+
+/* The panel's results are in scratch: they are what is left from here on. */
+static void leave_panel(amx *t) {
+    contract *c = t->c;
+    emit *e = c->e;
+    const int64_t second = ir_kernel_contract_head_bytes(c->whole) - (ir_kernel_has_rows(c->whole) ? IR_ROW_SLOTS : 0) -
+                           (int64_t)c->mr * AMX_LINE_BYTES;
+    finish_late(t, NULL);
+    LLVMValueRef at = late_get(t, LATE_NEXT);
+    late_set(t, LATE_ROW, num(c, 0));
+    late_set(t, LATE_END, t->p.rows);
+    late_set(t, LATE_M0, t->m0);
+    late_set(t, LATE_AT, at);
+    late_set(t, LATE_NEXT, em_sub(e, num(c, second), at));
+}
+
 /* ---- a panel ---- */
 /* Where its sums come from and go to. */
 static void set_sums(amx *t, LLVMValueRef n0) {
     contract *c = t->c;
     emit *e = c->e;
     LLVMValueRef is_begin = t->in[CONTRACT_IS_BEGIN], is_end = t->in[CONTRACT_IS_END];
-    LLVMValueRef is_last = t->in[CONTRACT_IS_LAST], is_later = t->in[CONTRACT_IS_LATER];
+    LLVMValueRef is_last = t->in[CONTRACT_IS_LAST], is_later = t->in[CONTRACT_IS_LATER], scratch = e->scratch;
+    if (t->is_late) scratch = em_gep(e, scratch, e->t_i8, late_get(t, LATE_NEXT));
     t->p.is_begin = is_begin;
     t->p.from = em_select(e, is_begin, e->scratch, t->sums); /* a K block of one part has no memory for sums */
-    t->p.to = em_select(e, is_end, em_select(e, em_or(e, is_last, is_later), e->scratch, t->partial), t->sums);
+    t->p.to = em_select(e, is_end, em_select(e, em_or(e, is_last, is_later), scratch, t->partial), t->sums);
     t->p.to_row = NULL;
     if (!t->is_direct || t->rounds) return;
     LLVMValueRef row, out = output_of(t, n0, &row);
@@ -127,7 +193,11 @@ static void finish_panel(amx *t) {
     LLVMValueRef is_last = t->in[CONTRACT_IS_LAST];
     if (t->is_direct && !t->rounds) is_last = em_and(e, is_last, em_xor(e, t->is_direct, LLVMConstInt(e->t_i1, 1, 0)));
     em_branch last = em_if(e, is_last);
-    contract_call(c, FINISH, (LLVMValueRef[]){e->args, t->in[CONTRACT_BATCH], t->m0, t->in[CONTRACT_N0], t->p.rows}, 5);
+    if (t->is_late) leave_panel(t);
+    else
+        contract_call(
+            c, FINISH,
+            (LLVMValueRef[]){e->args, t->in[CONTRACT_BATCH], t->m0, t->in[CONTRACT_N0], t->p.rows, e->scratch}, 6);
     em_endif(e, &last);
     em_endif(e, &end);
 }
@@ -197,6 +267,8 @@ void contract_emit_amx_tile(contract *c) {
     t.p.words = t.in[CONTRACT_COUNT];
     t.p.is_wide = em_icmp(e, LLVMIntSGT, em_sub(e, c->n, n0), num(c, AMX_SIDE));
     set_direct(&t, n0);
+    begin_late(&t);
+    if (t.is_late) t.p.beside = finish_beside, t.p.user = &t;
     em_loop l = em_for(e, num(c, 0), t.in[CONTRACT_PANELS], num(c, 1));
     LLVMValueRef configured = em_loop_phi(e, &l, num(c, -1));
     t.a = em_loop_phi(e, &l, t.in[CONTRACT_A]);
@@ -218,6 +290,7 @@ void contract_emit_amx_tile(contract *c) {
     em_loop_next(e, t.partial, element(c, t.partial, num(c, c->mr * c->nr)));
     em_loop_next(e, t.sums, element(c, t.sums, num(c, c->mr * c->nr)));
     em_end(e, &l);
+    if (t.is_late) finish_late(&t, NULL);
     amx_release(e);
     contract_end(c, o);
 }

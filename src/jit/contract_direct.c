@@ -316,7 +316,8 @@ static void emit_tile(const direct *d, int rows, const row *r, LLVMValueRef m0, 
             LLVMValueRef to = element(c, e->scratch, num(c, i * c->nr + r->v[j].at));
             LLVMSetAlignment(LLVMBuildStore(e->b, sum[i * r->n + j], to), (unsigned)c->acc_bytes);
         }
-    if (!d->is_plain) contract_call(c, FINISH, (LLVMValueRef[]){e->args, d->batch, m0, n0, num(c, rows)}, 5);
+    if (!d->is_plain)
+        contract_call(c, FINISH, (LLVMValueRef[]){e->args, d->batch, m0, n0, num(c, rows), e->scratch}, 6);
 }
 
 /* ---- loops ---- */

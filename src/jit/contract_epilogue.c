@@ -232,10 +232,10 @@ static void epilogue_rows(contract *c, LLVMValueRef tile, LLVMValueRef m0, LLVMV
 void contract_emit_epilogue(contract *c) {
     emit *e = c->e;
     const bool costly = is_costly_epilogue(c), is_long = costly || (has_halves(c) && !c->is_tile);
-    LLVMTypeRef parameter[5] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
-    contract_outer *o = contract_begin(c, FINISH, "finish", parameter, 5, costly || c->is_tile);
+    LLVMTypeRef parameter[6] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_ptr};
+    contract_outer *o = contract_begin(c, FINISH, "finish", parameter, 6, costly || c->is_tile);
     LLVMValueRef m0 = LLVMGetParam(e->fn, 2), n0 = LLVMGetParam(e->fn, 3), rows = LLVMGetParam(e->fn, 4);
-    LLVMValueRef tile = e->scratch, nr = num(c, c->nr);
+    LLVMValueRef tile = LLVMGetParam(e->fn, 5), nr = num(c, c->nr);
     contract_decode_batch(c, LLVMGetParam(e->fn, 1), UINT32_MAX);
     n0 = contract_decode_columns(c, n0);
     LLVMValueRef left = em_sub(e, c->n, n0);

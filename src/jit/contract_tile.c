@@ -393,8 +393,8 @@ static void store_sums(tile *t) {
     at_end_of(c, finish);
     contract_call(c, FINISH,
                   (LLVMValueRef[]){LLVMGetParam(e->fn, 0), contract_tile_in(c, CONTRACT_BATCH), t->m0,
-                                   contract_tile_in(c, CONTRACT_N0), t->rows},
-                  5);
+                                   contract_tile_in(c, CONTRACT_N0), t->rows, e->scratch},
+                  6);
     LLVMBuildBr(e->b, done);
     at_end_of(c, done);
 }
