@@ -129,6 +129,9 @@ void flash_find_mask(flash_weights *w, const LLVMValueRef head[2], const LLVMVal
         if (head && a->k->buffer[buffer].stride[a->at.h] != 0)
             off = em_add(e, off, em_mul(e, head[r], stride[a->at.h]));
         w->mask_row[r] = em_gep(e, e->base[buffer], element, off);
+        /* a mask of no keys has no element, so some other memory is read in its place */
+        LLVMValueRef any = em_icmp(e, LLVMIntSGT, a->n_keys, flash_num(f, 0));
+        w->mask_row[r] = em_select(e, any, w->mask_row[r], e->base[a->k->inst[a->q].index]);
     }
 }
 
@@ -140,7 +143,8 @@ void flash_load_mask(flash_weights *w, LLVMValueRef j) {
     const unsigned bytes = (unsigned)ir_dtypes[t].bytes;
     const int n = w->n_scores / 2;
     LLVMTypeRef element = em_memory_type(e, t), pair = LLVMVectorType(element, 2);
-    LLVMValueRef whole[FLASH_SCORES / 2], each[FLASH_SCORES / 2], last = em_sub(e, f->a.n_keys, flash_num(f, 1));
+    LLVMValueRef whole[FLASH_SCORES / 2], each[FLASH_SCORES / 2];
+    LLVMValueRef last = em_max(e, em_sub(e, f->a.n_keys, flash_num(f, 1)), flash_num(f, 0));
     LLVMValueRef own = em_add(e, j, em_shl(e, f->x, 1)), end = em_add(e, j, flash_num(f, 2 * w->n_scores));
     em_branch b = em_if(e, em_and(e, w->mask_has_pairs, em_icmp(e, LLVMIntSLE, end, f->a.n_keys)));
     for (int i = 0; i < n; i++) {

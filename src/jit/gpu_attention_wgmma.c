@@ -268,22 +268,27 @@ static void lay_out_all(group *g) {
 /* What goes round the loop over blocks of keys. piece: bytes of the keys' and the values' that these are in. */
 typedef struct state {
     LLVMValueRef result[MAX_ACC], part[2][MAX_ACC / 2], reference[2], sum[2], from[2], piece[2];
+    LLVMValueRef mask[MAX_ACC / 2]; /* w.has_mask: of the next block */
 } state;
 
 static LLVMValueRef key_at(group *g, LLVMValueRef j) {
     return em_add(g->e, g->w.first, LLVMBuildSExt(g->e->b, j, g->e->t_i64, ""));
 }
 
-/* Of the block from key j on: to registers, where it waits while products run, or evaluated to shared memory. */
-static void get_mask(group *g, LLVMValueRef j) {
-    if (g->w.has_mask) flash_load_mask(&g->w, j);
-    else if (stages_mask(g)) flash_stage_mask(g->f, j);
+/* Behind the mask of a block, which is in g->w, that of the block from key j on: a turn of the loop is less than memory
+ * takes. */
+static void load_next_mask(group *g, LLVMValueRef j, LLVMValueRef *next) {
+    LLVMValueRef now[MAX_ACC / 2];
+    memcpy(now, g->w.mask, sizeof now);
+    flash_load_mask(&g->w, j);
+    memcpy(next, g->w.mask, sizeof now);
+    memcpy(g->w.mask, now, sizeof now);
 }
 
-static void begin_keys(group *g, LLVMValueRef from[2]) {
+static void begin_keys(group *g, state *s) {
     flash *f = g->f;
     emit *e = g->e;
-    LLVMValueRef zero = em_i32(e, 0), next = em_i32(e, f->keys);
+    LLVMValueRef zero = em_i32(e, 0), next = em_i32(e, f->keys), *from = s->from;
     gpu_barrier(e); /* what was in shared memory is not read any more */
     (void)copy(g, &g->q, zero, g->q.first, zero);
     from[0] = copy(g, &g->k, zero, g->k.first, zero);
@@ -291,7 +296,10 @@ static void begin_keys(group *g, LLVMValueRef from[2]) {
     from[0] = copy(g, &g->k, next, from[0], em_i32(e, g->k.bytes));
     from[1] = copy(g, &g->v, zero, g->v.first, zero);
     gpu_commit_copies(g->e);
-    get_mask(g, g->w.first);
+    if (g->w.has_mask) {
+        flash_load_mask(&g->w, g->w.first);
+        load_next_mask(g, key_at(g, next), s->mask);
+    } else if (stages_mask(g)) flash_stage_mask(f, g->w.first);
     meet(g, 1);
     say(g, "wgmma.fence.sync.aligned;");
     begin_scores(g, zero);
@@ -323,7 +331,11 @@ static void add_keys(group *g, LLVMValueRef j, state *now) {
     begin_scores(g, other_piece(g, 0, now));
     begin_results(g, now->part, now->piece[1]);
     copy_next(g, j, 2, now);
-    get_mask(g, key_at(g, next)); /* the one before was read in front of the barrier */
+    if (g->w.has_mask) {
+        memcpy(g->w.mask, now->mask, sizeof now->mask);
+        load_next_mask(g, key_at(g, plus(g, next, f->keys)), now->mask);
+    } else if (stages_mask(g))
+        flash_stage_mask(f, key_at(g, next)); /* the one before was read in front of the barrier */
     wait_for_products(g, 1, g->w.score, g->w.n_scores);
     flash_weigh(&g->w, next);
     multiply_results(g);
@@ -336,6 +348,7 @@ static void enter_loop(group *g, em_loop *l, state *phi) {
     for (int i = 0; i < g->n_results; i++) g->result[i] = phi->result[i] = em_loop_phi(e, l, zero);
     for (int p = 0; p < 2; p++)
         for (int i = 0; i < g->w.n_scores / 2; i++) phi->part[p][i] = em_loop_phi(e, l, phi->part[p][i]);
+    for (int i = 0; g->w.has_mask && i < g->w.n_scores / 2; i++) phi->mask[i] = em_loop_phi(e, l, phi->mask[i]);
     for (int r = 0; r < 2; r++) {
         g->w.reference[r] = phi->reference[r] = em_loop_phi(e, l, g->w.reference[r]);
         g->w.sum[r] = phi->sum[r] = em_loop_phi(e, l, g->w.sum[r]);
@@ -349,6 +362,7 @@ static void leave_body(group *g, const state *phi, const state *now) {
     for (int i = 0; i < g->n_results; i++) em_loop_next(e, phi->result[i], g->result[i]);
     for (int p = 0; p < 2; p++)
         for (int i = 0; i < g->w.n_scores / 2; i++) em_loop_next(e, phi->part[p][i], now->part[p][i]);
+    for (int i = 0; g->w.has_mask && i < g->w.n_scores / 2; i++) em_loop_next(e, phi->mask[i], now->mask[i]);
     for (int r = 0; r < 2; r++) {
         em_loop_next(e, phi->reference[r], g->w.reference[r]);
         em_loop_next(e, phi->sum[r], g->w.sum[r]);
@@ -406,7 +420,7 @@ void flash_group_keys(flash *f, LLVMValueRef from, LLVMValueRef to) {
     find_bounds(g, from, to);
     lay_out_all(g);
     for (int r = 0; r < 2; r++) g->w.reference[r] = em_f32(e, __builtin_inf()), g->w.sum[r] = em_f32(e, 0);
-    begin_keys(g, phi->from);
+    begin_keys(g, phi);
     flash_split(&g->w, phi->part);
     em_loop l = em_for(e, em_i32(e, 0), plus(g, g->own_length, -f->keys), em_i32(e, f->keys));
     enter_loop(g, &l, phi);

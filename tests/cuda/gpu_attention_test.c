@@ -48,6 +48,8 @@ static const sized cases[] = {
     {"(%q: T[2, A, 128], %k: T[2, B, 128], %v: T[2, B, 40], %m: T[A, B]) -> T[2, A, 40] { %n = neg(%k) %y = "
      "attention(%q, %n, %v, %m, window=[60, 9]) return %y }",
      {{80, 90, 1, 1}, {193, 66, 1, 1}, {17, 200, 1, 1}}},
+    {"(%q: T[A, 64], %k: T[B, 64], %v: T[B, 64], %m: T[A, B]) -> T[A, 64] { %y = attention(%q, %k, %v, %m) return %y }",
+     {{40, 0, 1, 1}, {70, 191, 1, 1}, {130, 128, 1, 1}}},
     {"(%q: T[A, 40, 64], %k: T[B, 40, 64], %v: T[B, 40, 64]) -> T[40, A, 64] { %a = transpose(%q, perm=[1, 0, 2]) %b = "
      "transpose(%k, perm=[1, 0, 2]) %c = transpose(%v, perm=[1, 0, 2]) %y = attention(%a, %b, %c) return %y }",
      {{18, 20, 1, 1}, {20, 70, 1, 1}, {18, 1, 1, 1}}},
