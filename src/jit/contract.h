@@ -206,6 +206,9 @@ void contract_epilogue_row(contract *c, contract_columns *columns, LLVMValueRef 
  * again in registers gains nothing by it. */
 bool contract_stores_bf16(const contract *c);
 /* At one point, e->lanes wide; sum: its totals, in the accumulator type. */
+/* Is there an operator behind the product that takes many instructions? Or such a one, or a rounding to halves? */
+bool contract_has_costly_epilogue(const contract *c);
+bool contract_has_long_epilogue(const contract *c);
 void contract_finish(contract *c, contract_point *at, LLVMValueRef sum);
 
 /* ---- contract_row.c: a row program behind the contraction ---- */

@@ -47,7 +47,7 @@ void contract_finish(contract *c, contract_point *at, LLVMValueRef sum) {
 
 static bool is_costly(const ir_kinst *in) { return in->op < IR_OP_COUNT && (ir_ops[in->op].flags & IR_COSTLY); }
 
-static bool is_costly_epilogue(const contract *c) {
+bool contract_has_costly_epilogue(const contract *c) {
     for (int i = c->matmul; i < c->k->n_insts; i++)
         if (is_costly(&c->k->inst[i])) return true;
     return false;
@@ -59,6 +59,8 @@ static bool has_halves(const contract *c) {
         if (ir_is_half(c->k->inst[i].dtype)) return true;
     return false;
 }
+
+bool contract_has_long_epilogue(const contract *c) { return contract_has_costly_epilogue(c) || has_halves(c); }
 
 /* ---- on the registers ---- */
 /* Instructions for which the tile's function is unrolled: each costs as many as the tile has registers. */
@@ -231,7 +233,7 @@ static void epilogue_rows(contract *c, LLVMValueRef tile, LLVMValueRef m0, LLVMV
 
 void contract_emit_epilogue(contract *c) {
     emit *e = c->e;
-    const bool costly = is_costly_epilogue(c), is_long = costly || (has_halves(c) && !c->is_tile);
+    const bool costly = contract_has_costly_epilogue(c), is_long = costly || (has_halves(c) && !c->is_tile);
     LLVMTypeRef parameter[6] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_ptr};
     contract_outer *o = contract_begin(c, FINISH, "finish", parameter, 6, costly || c->is_tile);
     LLVMValueRef m0 = LLVMGetParam(e->fn, 2), n0 = LLVMGetParam(e->fn, 3), rows = LLVMGetParam(e->fn, 4);
