@@ -4,12 +4,8 @@
 /* Arithmetic on sizes of a call, which are the user's: nothing overflows or divides by zero. */
 #include <stdint.h>
 
-/* Of numbers from 0 on; 0 where b is not positive. */
-static inline int64_t ir_ceil_div(int64_t a, int64_t b) { return b > 0 ? a / b + (a % b != 0) : 0; }
-static inline int64_t ir_round_up(int64_t a, int64_t b) { return ir_ceil_div(a, b) * b; }
-/* Saturates at a quarter of the range. */
-static inline int64_t ir_times(int64_t a, int64_t b) {
-    int64_t r;
-    return __builtin_mul_overflow(a, b, &r) ? INT64_MAX / 4 : r > INT64_MAX / 4 ? INT64_MAX / 4 : r;
-}
+/* Functions, not inline: there are some hundred calls, and a core library of a limited size. */
+int64_t ir_ceil_div(int64_t a, int64_t b); /* of numbers from 0 on; 0 where b is not positive */
+int64_t ir_round_up(int64_t a, int64_t b); /* to a multiple of b */
+int64_t ir_times(int64_t a, int64_t b);    /* saturates at a quarter of the range */
 #endif
