@@ -211,7 +211,7 @@ bool ir_gpu_attention_has_few(const ir_kernel *k);
 /* More queries than IR_GPU_ATTENTION_FEW, by wgmma (jit/gpu_attention_wgmma.c): a block is `groups` of four warps, 64
  * queries each, and takes `keys` at a time. Lines of shared memory are 128 bytes: head and width are the sizes of the
  * head and of the columns, rounded up to 64 elements. shared_bytes: of queries, two pieces of keys and of values, and a
- * mask; or of the results, which take their place; at least as much as few queries need. */
+ * mask that is not plain; or of the results, which take their place; at least as much as few queries need. */
 typedef struct ir_gpu_attention_group {
     int groups, keys, head, width, blocks /* of a multiprocessor */, shared_bytes;
 } ir_gpu_attention_group;

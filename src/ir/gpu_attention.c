@@ -94,7 +94,7 @@ void ir_gpu_plan_attention(const ir_kernel *k, const int64_t *size, ir_gpu_launc
     ir_gpu_attention_group g;
     const bool is_few = ir_gpu_attention_is_few(m, keys), has_groups = ir_gpu_attention_group_of(k, &g),
                is_group = has_groups && !is_few,
-               is_shared = m <= IR_GPU_ATTENTION_FEW && is_few && ir_gpu_attention_has_few(k);
+               is_shared = m <= IR_GPU_ATTENTION_FEW && keys <= IR_GPU_ATTENTION_KEYS && ir_gpu_attention_has_few(k);
     const int64_t of_block = is_few     ? IR_GPU_ATTENTION_FEW
                              : is_group ? g.groups * GROUP_QUERIES
                                         : IR_GPU_ATTENTION_QUERIES;

@@ -193,7 +193,7 @@ LLVMValueRef contract_memory_words(contract *c, int operand, LLVMValueRef words)
 LLVMValueRef contract_is_exact(contract *c, LLVMValueRef pa, LLVMValueRef pb);
 
 /* ---- contract_epilogue.c ---- */
-/* (args, batch, m0, n0, rows): what becomes of the tile in scratch, whose first element is at m0, n0. */
+/* (args, batch, m0, n0, rows, tile): what becomes of rows of sums at `tile`, whose first element is at m0, n0. */
 void contract_emit_epilogue(contract *c);
 /* The same from registers, in the tile's function, for tiles that have all its columns: is the program simple enough,
  * and can the end of a row be stored; what it needs of columns n0...; then one row after the other. */
@@ -205,10 +205,10 @@ void contract_epilogue_row(contract *c, contract_columns *columns, LLVMValueRef 
 /* Are the sums bf16 that are only stored, where an instruction rounds to those? It takes subnormals for 0; what rounds
  * again in registers gains nothing by it. */
 bool contract_stores_bf16(const contract *c);
-/* At one point, e->lanes wide; sum: its totals, in the accumulator type. */
 /* Is there an operator behind the product that takes many instructions? Or such a one, or a rounding to halves? */
 bool contract_has_costly_epilogue(const contract *c);
 bool contract_has_long_epilogue(const contract *c);
+/* At one point, e->lanes wide; sum: its totals, in the accumulator type. */
 void contract_finish(contract *c, contract_point *at, LLVMValueRef sum);
 
 /* ---- contract_row.c: a row program behind the contraction ---- */

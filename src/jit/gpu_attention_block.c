@@ -143,6 +143,7 @@ static void stage_elements(flash *f, const flash_piece *p) {
 }
 
 void flash_stage(flash *f, const flash_piece *p) {
+    /* what is read as vectors is dealt to so many threads */
     LLVMValueRef can = f->threads == IR_GPU_ATTENTION_THREADS ? f->has_vectors[p->operand] : NULL;
     if (!can) {
         stage_elements(f, p);

@@ -36,11 +36,12 @@ typedef struct few {
     LLVMValueRef first_batch, row0;         /* of the block: number of the batch of its first head; its first row */
     LLVMValueRef length;                    /* i32: keys of the part that any query sees */
     LLVMValueRef query[2][MAX_CHUNKS][4];   /* words of 2 halves of the thread's rows */
-    LLVMValueRef key_at, value_at;          /* the thread's 16 bytes of the first key, and of its values */
+    LLVMValueRef key_at, value_at;          /* the part's first key, and its values */
     LLVMValueRef result[MAX_PIECES * 8][4]; /* tiles */
 } few;
 
-int flash_few_elements(const flash *f) { return WARPS * ROWS * (f->width + PAD + 2); }
+static int pieces_of(const flash *f) { return ((int)f->a.k->dim[f->a.at.n].size + PIECE - 1) / PIECE; }
+int flash_few_elements(const flash *f) { return WARPS * ROWS * (PIECE * pieces_of(f) + PAD + 2); }
 
 static LLVMValueRef num(few *g, int64_t v) { return flash_num(g->f, v); }
 static LLVMValueRef wide(few *g, LLVMValueRef v) { return LLVMBuildZExt(g->e->b, v, g->e->t_i64, ""); }
@@ -119,9 +120,9 @@ static void load_keys(few *g, LLVMValueRef j, LLVMValueRef word[TILES][MAX_CHUNK
         LLVMValueRef key = em_add(e, em_add(e, j, em_i32(e, 8 * t)), g->lane_row);
         LLVMValueRef row = half_at(g, g->key_at, key_offset(g, f->a.keys, key));
         for (int c = 0; c < g->chunks; c++) {
-            LLVMValueRef is_inside = within(g, column, CHUNK * c, CHUNK, size), at = row;
-            if (is_inside) at = em_select(e, is_inside, row, half_at(g, row, num(g, -CHUNK * c)));
-            load_words(g, half_at(g, at, num(g, CHUNK * c)), is_inside, word[t][c]);
+            LLVMValueRef is_inside = within(g, column, CHUNK * c, CHUNK, size), at = column;
+            if (is_inside) at = em_select(e, is_inside, column, em_i32(e, 0));
+            load_words(g, half_at(g, half_at(g, row, wide(g, at)), num(g, CHUNK * c)), is_inside, word[t][c]);
         }
     }
 }
@@ -140,12 +141,12 @@ static void load_values(few *g, LLVMValueRef j, LLVMValueRef word[4][MAX_PIECES]
         LLVMValueRef row = half_at(g, g->value_at, key_offset(g, f->a.v, key)),
                      is_key = em_icmp(e, LLVMIntSLT, key, g->length);
         for (int p = 0; p < g->pieces; p++) {
-            LLVMValueRef in_row = within(g, column, PIECE * p, PIECE, size), at = row, is_inside = is_key;
+            LLVMValueRef in_row = within(g, column, PIECE * p, PIECE, size), at = column, is_inside = is_key;
             if (in_row) {
-                at = em_select(e, in_row, row, half_at(g, row, num(g, -PIECE * p)));
+                at = em_select(e, in_row, column, em_i32(e, 0));
                 is_inside = em_and(e, is_inside, in_row);
             }
-            load_words(g, half_at(g, at, num(g, PIECE * p)), is_inside, word[i][p]);
+            load_words(g, half_at(g, half_at(g, row, wide(g, at)), num(g, PIECE * p)), is_inside, word[i][p]);
         }
     }
 }
@@ -347,9 +348,7 @@ static void emit_rows(few *g, LLVMValueRef part, LLVMValueRef parts) {
     if (g->w.has_mask) flash_find_mask(&g->w, a->at.g >= 0 ? head : NULL, query);
     load_queries(g, query, head);
     g->key_at = half_at(g, operand_at(g, a->keys), element_of(g, a->keys, a->at.j, from));
-    g->key_at = half_at(g, g->key_at, wide(g, em_shl(e, g->lane_x, 3)));
     g->value_at = half_at(g, operand_at(g, a->v), element_of(g, a->v, a->at.j, from));
-    g->value_at = half_at(g, g->value_at, wide(g, em_shl(e, g->lane_row, 3)));
     add_all_keys(g);
     for (int r = 0; r < 2; r++)
         for (int mask = 2; mask; mask /= 2) g->w.sum[r] = em_fadd(e, g->w.sum[r], gpu_shuffle(e, g->w.sum[r], mask));
@@ -369,7 +368,7 @@ void flash_emit_few(flash *f) {
     g->f = f;
     g->e = e;
     g->chunks = ((int)a->k->dim[a->at.k].size + CHUNK - 1) / CHUNK;
-    g->pieces = ((int)a->k->dim[a->at.n].size + PIECE - 1) / PIECE;
+    g->pieces = pieces_of(f);
     g->lane_x = em_and(e, lane, em_i32(e, 3));
     g->lane_row = em_lshr(e, lane, 2);
     g->warp = gpu_same_in_warp(e, em_lshr(e, thread, 5));

@@ -117,6 +117,9 @@ static const sized few_cases[] = {
      {{2, 20, 1, 1}, {5, 64, 1, 1}, {16, 17, 1, 1}}},
     {"(%q: T[A, C], %k: T[B, C], %v: T[B, D]) -> T[A, D] { %y = attention(%q, %k, %v, scale=0.1) return %y }",
      {{5, 70, 80, 96}, {16, 66, 8, 128}, {1, 700, 128, 40}}},
+    /* heads and values of less than what four, or eight, lanes read */
+    {"(%q: T[A, C], %k: T[B, C], %v: T[B, D]) -> T[A, D] { %y = attention(%q, %k, %v) return %y }",
+     {{1, 64, 8, 32}, {1, 256, 16, 32}, {1, 128, 64, 8}}},
     {"(%q: T[2, A, 128], %k: T[2, B, 128], %v: T[2, B, 128], %r: f32[2, A, 128]) -> f32[2, A, 128] { %y = "
      "attention(%q, "
      "%k, %v, dtype=f32) %s = add(%y, %r) %a = abs(%y) %o = sub(%s, %a) return %o }",
