@@ -103,8 +103,8 @@ void ir_gpu_plan_attention(const ir_kernel *k, const int64_t *size, ir_gpu_launc
     int64_t batches = 1, outer, units, parts = 1;
     for (int d = 0; d < at.m; d++) batches = ir_times(batches, size[d]);
     outer = batches;
-    if (is_shared && at.g >= 0 && size[at.h] > 0 &&
-        size[at.g] > 0) { /* rows are queries of all heads that share keys */
+    /* rows are queries of all heads that share keys */
+    if (is_shared && at.g >= 0 && size[at.h] > 0 && size[at.g] > 0) {
         rows = ir_ceil_div(ir_times(m, size[at.h] / size[at.g]), of_block);
         outer = batches / size[at.h] * size[at.g];
     }

@@ -203,20 +203,28 @@ static void add_all_keys(flash *f, LLVMValueRef from, LLVMValueRef to) {
     for (int i = 0; i < f->rows; i++) f->largest[i] = largest[i], f->sum[i] = sum[i];
 }
 
-static void emit_queries(flash *f, const place *p) {
+void flash_find_part(flash *f, LLVMValueRef part, LLVMValueRef parts, LLVMValueRef first, LLVMValueRef last,
+                     LLVMValueRef *from, LLVMValueRef *to) {
     emit *e = f->e;
     attention *a = &f->a;
-    LLVMValueRef keys = num(f, f->keys), length = flash_ceil_div(f, a->n_keys, p->parts);
-    LLVMValueRef last = em_sub(e, em_min(e, em_add(e, f->q0, num(f, f->queries)), a->n_queries), num(f, 1));
+    LLVMValueRef keys = num(f, f->keys), length = flash_ceil_div(f, a->n_keys, parts);
     length = em_mul(e, flash_ceil_div(f, length, keys), keys);
-    LLVMValueRef from = em_mul(e, p->part, length), to = em_min(e, a->n_keys, em_add(e, from, length));
+    *from = em_mul(e, part, length);
+    *to = em_min(e, a->n_keys, em_add(e, *from, length));
     if (a->low >= 0) {
-        LLVMValueRef first = em_and(e, em_max(e, num(f, 0), em_add(e, f->q0, f->low)), num(f, -f->keys));
-        from = em_max(e, from, first);
+        LLVMValueRef seen = em_and(e, em_max(e, num(f, 0), em_add(e, first, f->low)), num(f, -f->keys));
+        *from = em_max(e, *from, seen);
     }
     f->seen_end = a->n_keys;
     if (a->high >= 0) f->seen_end = em_min(e, a->n_keys, em_add(e, em_add(e, last, f->high), num(f, 1)));
-    to = em_min(e, to, f->seen_end);
+    *to = em_min(e, *to, f->seen_end);
+}
+
+static void emit_queries(flash *f, const place *p) {
+    emit *e = f->e;
+    LLVMValueRef from, to;
+    LLVMValueRef last = em_sub(e, em_min(e, em_add(e, f->q0, num(f, f->queries)), f->a.n_queries), num(f, 1));
+    flash_find_part(f, p->part, p->parts, f->q0, last, &from, &to);
     (f->is_group ? flash_group_keys : add_all_keys)(f, from, to);
     finish(f, p);
 }
@@ -375,19 +383,18 @@ fusor_status gpu_emit_attention(emit *e, fu_error *err) {
     emit_merge(f);
     em_else(e, &phase);
     const bool has_few = ir_gpu_attention_has_few(a->k);
+    LLVMValueRef is_small = em_icmp(e, LLVMIntSLE, a->n_queries, num(f, IR_GPU_ATTENTION_FEW)),
+                 is_long = em_icmp(e, LLVMIntSGT, a->n_keys, num(f, IR_GPU_ATTENTION_KEYS));
     LLVMValueRef can_copy = has_groups || has_few ? flash_can_group(f) : NULL;
     em_branch rows;
     if (has_few) {
-        LLVMValueRef are = em_and(e, em_icmp(e, LLVMIntSLE, a->n_queries, num(f, IR_GPU_ATTENTION_FEW)),
-                                  em_icmp(e, LLVMIntSLE, a->n_keys, num(f, IR_GPU_ATTENTION_KEYS)));
         flash *few = FU_NEW(e->arena, flash);
         *few = *f;
-        rows = em_if(e, em_and(e, are, can_copy));
+        rows = em_if(e, em_and(e, em_and(e, is_small, LLVMBuildNot(e->b, is_long, "")), can_copy));
         flash_emit_few(few);
         em_else(e, &rows);
     }
-    LLVMValueRef is_few = em_or(e, em_icmp(e, LLVMIntSLE, a->n_queries, num(f, IR_GPU_ATTENTION_FEW)),
-                                em_icmp(e, LLVMIntSGT, a->n_keys, num(f, IR_GPU_ATTENTION_KEYS)));
+    LLVMValueRef is_few = em_or(e, is_small, is_long);
     if (has_groups) is_few = em_or(e, is_few, LLVMBuildNot(e->b, can_copy, ""));
     em_branch few = em_if(e, is_few);
     /* groups have more threads than the others: these end here */

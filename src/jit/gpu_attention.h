@@ -156,6 +156,9 @@ void flash_store_result(flash *f, LLVMValueRef m, LLVMValueRef n, LLVMValueRef v
 LLVMValueRef flash_scratch_row(flash *f, LLVMValueRef part, LLVMValueRef batches, LLVMValueRef batch, LLVMValueRef m);
 LLVMValueRef flash_count_batches(flash *f);
 LLVMValueRef flash_ceil_div(flash *f, LLVMValueRef x, LLVMValueRef by);
+/* Keys [from, to) of a part that queries first to last see, from a block of f->keys on; and f->seen_end. */
+void flash_find_part(flash *f, LLVMValueRef part, LLVMValueRef parts, LLVMValueRef first, LLVMValueRef last,
+                     LLVMValueRef *from, LLVMValueRef *to);
 
 /* ---- gpu_attention_wgmma.c ---- */
 LLVMValueRef flash_can_group(flash *f); /* i1: are addresses and strides those that 16 bytes can be copied with? */

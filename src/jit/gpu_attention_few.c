@@ -32,7 +32,7 @@ typedef struct few {
     flash_weights w;
     int chunks, pieces;
     LLVMValueRef lane_row, lane_x, warp;    /* i32: lane / 4, lane % 4 */
-    LLVMValueRef each, rows;                /* i64: heads that share keys; rows of queries of a batch of keys */
+    LLVMValueRef rows;                      /* i64: of queries, of a batch of keys */
     LLVMValueRef first_batch, row0;         /* of the block: number of the batch of its first head; its first row */
     LLVMValueRef length;                    /* i32: keys of the part that any query sees */
     LLVMValueRef query[2][MAX_CHUNKS][4];   /* words of 2 halves of the thread's rows */
@@ -57,24 +57,6 @@ static void split_row(few *g, LLVMValueRef row, LLVMValueRef *head, LLVMValueRef
     *query = em_sub(e, row, em_mul(e, *head, g->f->a.n_queries));
 }
 
-/* 16 bytes as four words; zeros where not `is_inside` (NULL: it is). */
-static void load_words(few *g, LLVMValueRef at, LLVMValueRef is_inside, LLVMValueRef *out) {
-    emit *e = g->e;
-    LLVMValueRef v = LLVMBuildLoad2(e->b, LLVMVectorType(e->t_i32, 4), at, "");
-    LLVMSetAlignment(v, 16);
-    for (int i = 0; i < 4; i++) {
-        out[i] = LLVMBuildExtractElement(e->b, v, em_i32(e, i), "");
-        if (is_inside) out[i] = em_select(e, is_inside, out[i], em_i32(e, 0));
-    }
-}
-
-/* Is element `at` (i32) plus a constant within a size that is a multiple of 8? NULL: it always is. */
-static LLVMValueRef within(few *g, LLVMValueRef at, int plus, int most, int64_t size) {
-    return plus + most <= size
-               ? NULL
-               : em_icmp(g->e, LLVMIntSLT, em_add(g->e, at, em_i32(g->e, plus)), em_i32(g->e, (int)size));
-}
-
 static LLVMValueRef half_at(few *g, LLVMValueRef base, LLVMValueRef i) { return em_gep(g->e, base, g->e->t_i16, i); }
 
 /* ---- operands ---- */
@@ -87,43 +69,57 @@ static LLVMValueRef operand_at(few *g, int inst) {
     return half_at(g, g->e->base[buffer], g->f->a.batch_off[buffer]);
 }
 
-static void load_queries(few *g, LLVMValueRef query[2], LLVMValueRef head[2]) {
-    flash *f = g->f;
+/* What a lane has of a row of `size` elements: n times 16 bytes as words, at `column` (i32) of every `width` elements; zeros
+ * behind the row's end, and where not `is_there` (NULL: it is). */
+static void load_row(few *g, LLVMValueRef row, LLVMValueRef column, int width, int64_t size, LLVMValueRef is_there,
+                     int n, LLVMValueRef word[][4]) {
     emit *e = g->e;
-    const int64_t size = f->a.k->dim[f->a.at.k].size;
-    LLVMValueRef column = em_shl(e, g->lane_x, 3);
-    for (int r = 0; r < 2; r++) {
-        LLVMValueRef off = element_of(g, f->a.q, f->a.at.m, query[r]);
-        if (f->a.at.g >= 0) off = em_add(e, off, element_of(g, f->a.q, f->a.at.h, head[r]));
-        LLVMValueRef row = half_at(g, operand_at(g, f->a.q), off);
-        for (int c = 0; c < g->chunks; c++) {
-            LLVMValueRef is_inside = within(g, column, CHUNK * c, CHUNK, size), at = column;
-            if (is_inside) at = em_select(e, is_inside, column, em_i32(e, 0));
-            load_words(g, half_at(g, half_at(g, row, wide(g, at)), num(g, CHUNK * c)), is_inside, g->query[r][c]);
+    for (int c = 0; c < n; c++) {
+        LLVMValueRef at = column, is_inside = is_there;
+        if (width * (c + 1) > size) { /* some lanes have none: they read the first ones */
+            LLVMValueRef i = em_add(e, column, em_i32(e, width * c));
+            LLVMValueRef in_row = em_icmp(e, LLVMIntSLT, i, em_i32(e, (int)size));
+            at = em_select(e, in_row, column, em_i32(e, 0));
+            is_inside = is_there ? em_and(e, is_there, in_row) : in_row;
+        }
+        at = half_at(g, half_at(g, row, wide(g, at)), num(g, width * c));
+        LLVMValueRef v = LLVMBuildLoad2(e->b, LLVMVectorType(e->t_i32, 4), at, "");
+        LLVMSetAlignment(v, 16);
+        for (int i = 0; i < 4; i++) {
+            word[c][i] = LLVMBuildExtractElement(e->b, v, em_i32(e, i), "");
+            if (is_inside) word[c][i] = em_select(e, is_inside, word[c][i], em_i32(e, 0));
         }
     }
 }
 
+/* Of the head, of a query's or key's row. */
+static void load_head(few *g, LLVMValueRef row, LLVMValueRef word[][4]) {
+    const int64_t size = g->f->a.k->dim[g->f->a.at.k].size;
+    load_row(g, row, em_shl(g->e, g->lane_x, 3), CHUNK, size, NULL, g->chunks, word);
+}
+
+static void load_queries(few *g, LLVMValueRef query[2], LLVMValueRef head[2]) {
+    flash *f = g->f;
+    emit *e = g->e;
+    for (int r = 0; r < 2; r++) {
+        LLVMValueRef off = element_of(g, f->a.q, f->a.at.m, query[r]);
+        if (f->a.at.g >= 0) off = em_add(e, off, element_of(g, f->a.q, f->a.at.h, head[r]));
+        load_head(g, half_at(g, operand_at(g, f->a.q), off), g->query[r]);
+    }
+}
+
 /* Row `key` (i32) of the part, or its last one. */
-static LLVMValueRef key_offset(few *g, int inst, LLVMValueRef key) {
+static LLVMValueRef key_row(few *g, int inst, LLVMValueRef first, LLVMValueRef key) {
     LLVMValueRef last = em_sub(g->e, g->length, em_i32(g->e, 1));
-    return element_of(g, inst, g->f->a.at.j, wide(g, em_min(g->e, key, last)));
+    return half_at(g, first, element_of(g, inst, g->f->a.at.j, wide(g, em_min(g->e, key, last))));
 }
 
 /* Keys j + 8 * t + lane_row, all of the head. */
 static void load_keys(few *g, LLVMValueRef j, LLVMValueRef word[TILES][MAX_CHUNKS][4]) {
-    flash *f = g->f;
     emit *e = g->e;
-    const int64_t size = f->a.k->dim[f->a.at.k].size;
-    LLVMValueRef column = em_shl(e, g->lane_x, 3);
     for (int t = 0; t < TILES; t++) {
         LLVMValueRef key = em_add(e, em_add(e, j, em_i32(e, 8 * t)), g->lane_row);
-        LLVMValueRef row = half_at(g, g->key_at, key_offset(g, f->a.keys, key));
-        for (int c = 0; c < g->chunks; c++) {
-            LLVMValueRef is_inside = within(g, column, CHUNK * c, CHUNK, size), at = column;
-            if (is_inside) at = em_select(e, is_inside, column, em_i32(e, 0));
-            load_words(g, half_at(g, half_at(g, row, wide(g, at)), num(g, CHUNK * c)), is_inside, word[t][c]);
-        }
+        load_head(g, key_row(g, g->f->a.keys, g->key_at, key), word[t]);
     }
 }
 
@@ -134,20 +130,11 @@ static int value_key(int i) { return i / 2 * 8 + i % 2; }
 static void load_values(few *g, LLVMValueRef j, LLVMValueRef word[4][MAX_PIECES][4]) {
     flash *f = g->f;
     emit *e = g->e;
-    const int64_t size = f->a.k->dim[f->a.at.n].size;
     LLVMValueRef column = em_shl(e, g->lane_row, 3), own = em_add(e, j, em_shl(e, g->lane_x, 1));
     for (int i = 0; i < 4; i++) {
-        LLVMValueRef key = em_add(e, own, em_i32(e, value_key(i)));
-        LLVMValueRef row = half_at(g, g->value_at, key_offset(g, f->a.v, key)),
-                     is_key = em_icmp(e, LLVMIntSLT, key, g->length);
-        for (int p = 0; p < g->pieces; p++) {
-            LLVMValueRef in_row = within(g, column, PIECE * p, PIECE, size), at = column, is_inside = is_key;
-            if (in_row) {
-                at = em_select(e, in_row, column, em_i32(e, 0));
-                is_inside = em_and(e, is_inside, in_row);
-            }
-            load_words(g, half_at(g, half_at(g, row, wide(g, at)), num(g, PIECE * p)), is_inside, word[i][p]);
-        }
+        LLVMValueRef key = em_add(e, own, em_i32(e, value_key(i))), is_key = em_icmp(e, LLVMIntSLT, key, g->length);
+        load_row(g, key_row(g, f->a.v, g->value_at, key), column, PIECE, f->a.k->dim[f->a.at.n].size, is_key, g->pieces,
+                 word[i]);
     }
 }
 
@@ -263,11 +250,11 @@ static void share_results(few *g, LLVMValueRef is_alone) {
     flash *f = g->f;
     emit *e = g->e;
     LLVMValueRef largest[2];
+    for (int r = 0; r < 2; r++) largest[r] = em_fsub(e, g->w.offset, g->w.reference[r]);
     gpu_barrier(e); /* what was in shared memory is not read any more */
     em_branch one = em_if(e, em_icmp(e, LLVMIntEQ, g->lane_x, em_i32(e, 0)));
     for (int r = 0; r < 2; r++) {
         LLVMValueRef at = top_at(g, g->warp, em_add(e, g->lane_row, em_i32(e, 8 * r)));
-        largest[r] = em_fsub(e, g->w.offset, g->w.reference[r]);
         flash_store(f, largest[r], at);
         flash_store(f, g->w.sum[r], flash_at(f, at, num(g, 1)));
     }
@@ -276,7 +263,7 @@ static void share_results(few *g, LLVMValueRef is_alone) {
     for (int r = 0; r < 2; r++) {
         LLVMValueRef row = em_add(e, g->lane_row, em_i32(e, 8 * r));
         const top all = join_tops(g, row);
-        LLVMValueRef by = gpu_exp2(e, em_fsub(e, em_fsub(e, g->w.offset, g->w.reference[r]), all.about));
+        LLVMValueRef by = gpu_exp2(e, em_fsub(e, largest[r], all.about));
         by = em_select(e, is_alone, em_fmul(e, by, flash_inverse(f, all.sum)), by);
         LLVMValueRef line = em_add(e, em_mul(e, g->warp, em_i32(e, ROWS)), row);
         line = em_add(e, em_mul(e, line, em_i32(e, line_of(g))), em_shl(e, g->lane_x, 4));
@@ -328,15 +315,8 @@ static void emit_rows(few *g, LLVMValueRef part, LLVMValueRef parts) {
     flash *f = g->f;
     emit *e = g->e;
     attention *a = &f->a;
-    LLVMValueRef head[2], query[2], keys = num(g, IR_GPU_ATTENTION_FEW_KEYS), one = num(g, 1);
-    LLVMValueRef length = flash_ceil_div(f, a->n_keys, parts), last = em_sub(e, a->n_queries, one);
-    length = em_mul(e, flash_ceil_div(f, length, keys), keys);
-    LLVMValueRef from = em_mul(e, part, length), to = em_min(e, a->n_keys, em_add(e, from, length));
-    if (a->low >= 0) {
-        LLVMValueRef first = em_and(e, em_max(e, num(g, 0), f->low), num(g, -IR_GPU_ATTENTION_FEW_KEYS));
-        from = em_max(e, from, first);
-    }
-    if (a->high >= 0) to = em_min(e, to, em_add(e, em_add(e, last, f->high), one));
+    LLVMValueRef head[2], query[2], one = num(g, 1), last = em_sub(e, a->n_queries, one), from, to;
+    flash_find_part(f, part, parts, num(g, 0), last, &from, &to);
     for (int r = 0; r < 2; r++) {
         LLVMValueRef row = em_add(e, g->row0, wide(g, em_add(e, g->lane_row, em_i32(e, 8 * r))));
         split_row(g, em_min(e, row, em_sub(e, g->rows, one)), &head[r], &query[r]);
@@ -364,7 +344,7 @@ void flash_emit_few(flash *f) {
     LLVMValueRef one = flash_num(f, 1), parts = gpu_word(e, IR_GPU_WORD_CHUNKS);
     LLVMValueRef thread = LLVMBuildTrunc(e->b, f->thread, e->t_i32, ""),
                  lane = em_and(e, thread, em_i32(e, IR_GPU_WARP - 1));
-    LLVMValueRef outer = flash_count_batches(f), heads = one, groups = one;
+    LLVMValueRef outer = flash_count_batches(f), heads = one, groups = one, each = one;
     g->f = f;
     g->e = e;
     g->chunks = ((int)a->k->dim[a->at.k].size + CHUNK - 1) / CHUNK;
@@ -374,24 +354,24 @@ void flash_emit_few(flash *f) {
     g->warp = gpu_same_in_warp(e, em_lshr(e, thread, 5));
     f->x = wide(g, g->lane_x);
     f->width = PIECE * g->pieces;
+    f->keys = IR_GPU_ATTENTION_FEW_KEYS;
     g->w.f = f;
     g->w.n_scores = KEYS / 2;
     g->w.has_mask = a->mask >= 0;
-    g->each = one;
     if (a->at.g >= 0) {
         heads = em_max(e, e->size[a->at.h], one);
         groups = em_max(e, e->size[a->at.g], one);
-        g->each = em_max(e, LLVMBuildUDiv(e->b, e->size[a->at.h], groups, ""), one);
+        each = em_max(e, LLVMBuildUDiv(e->b, e->size[a->at.h], groups, ""), one);
         outer = em_mul(e, LLVMBuildUDiv(e->b, outer, heads, ""), groups);
     }
-    g->rows = em_mul(e, g->each, a->n_queries);
+    g->rows = em_mul(e, each, a->n_queries);
     flash_find_scale(&g->w);
     LLVMValueRef blocks = flash_ceil_div(f, g->rows, num(g, ROWS));
     em_loop lb = em_for(e, gpu_special(e, "ctaid.z"), outer, gpu_special(e, "nctaid.z"));
     g->first_batch = lb.i;
     if (a->at.g >= 0) {
         LLVMValueRef batch = LLVMBuildUDiv(e->b, lb.i, groups, ""), group = em_sub(e, lb.i, em_mul(e, batch, groups));
-        g->first_batch = em_add(e, em_mul(e, batch, heads), em_mul(e, group, g->each));
+        g->first_batch = em_add(e, em_mul(e, batch, heads), em_mul(e, group, each));
     }
     em_loop lq = em_for(e, gpu_special(e, "ctaid.x"), em_mul(e, blocks, parts), gpu_special(e, "nctaid.x"));
     LLVMValueRef block = LLVMBuildUDiv(e->b, lq.i, parts, "");

@@ -68,16 +68,19 @@ static const sized cases[] = {
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
-GPU_TESTS(gpu_attention, agrees_with_the_reference, 2 * N_CASES) {
+static void check_case(const sized *c, ir_level level, ir_dtype t) {
     char text[1000];
-    const sized *c = &cases[*number / 2];
     if (!begin()) return;
-    gpu_level = IR_LEVEL_SM90A;
-    write_program(text, c->text, types[*number % 2]);
+    gpu_level = level;
+    write_program(text, c->text, t);
     for (int s = 0; s < 3; s++)
         for (int strided = 0; strided < 2; strided++)
             check(text, (domain){-3, 3, SPECIAL_NONE, false}, c->size[s], one_thread, strided, 1);
     rt_cache_close(cache);
+}
+
+GPU_TESTS(gpu_attention, agrees_with_the_reference, 2 * N_CASES) {
+    check_case(&cases[*number / 2], IR_LEVEL_SM90A, types[*number % 2]);
 }
 
 GPU_TESTS(gpu_attention, is_by_wgmma_without_conflicts, 4) {
@@ -121,8 +124,7 @@ static const sized few_cases[] = {
     {"(%q: T[A, C], %k: T[B, C], %v: T[B, D]) -> T[A, D] { %y = attention(%q, %k, %v) return %y }",
      {{1, 64, 8, 32}, {1, 256, 16, 32}, {1, 128, 64, 8}}},
     {"(%q: T[2, A, 128], %k: T[2, B, 128], %v: T[2, B, 128], %r: f32[2, A, 128]) -> f32[2, A, 128] { %y = "
-     "attention(%q, "
-     "%k, %v, dtype=f32) %s = add(%y, %r) %a = abs(%y) %o = sub(%s, %a) return %o }",
+     "attention(%q, %k, %v, dtype=f32) %s = add(%y, %r) %a = abs(%y) %o = sub(%s, %a) return %o }",
      {{1, 100, 1, 1}, {3, 900, 1, 1}, {2, 0, 1, 1}}},
     {"(%q: T[A, 4, 64], %k: T[B, 2, 64], %v: T[B, 2, 64]) -> T[A, 4, 64] { %a = transpose(%q, perm=[1, 0, 2]) %b = "
      "transpose(%k, perm=[1, 0, 2]) %c = transpose(%v, perm=[1, 0, 2]) %y = attention(%a, %b, %c) %z = transpose(%y, "
@@ -136,15 +138,7 @@ static const sized few_cases[] = {
 enum { N_FEW_CASES = sizeof few_cases / sizeof *few_cases };
 
 GPU_TESTS(gpu_attention, of_few_queries, 4 * N_FEW_CASES) {
-    char text[1000];
-    const sized *c = &few_cases[*number / 4];
-    if (!begin()) return;
-    gpu_level = *number & 1 ? IR_LEVEL_SM90A : IR_LEVEL_SM80;
-    write_program(text, c->text, types[*number >> 1 & 1]);
-    for (int s = 0; s < 3; s++)
-        for (int strided = 0; strided < 2; strided++)
-            check(text, (domain){-3, 3, SPECIAL_NONE, false}, c->size[s], one_thread, strided, 1);
-    rt_cache_close(cache);
+    check_case(&few_cases[*number / 4], *number & 1 ? IR_LEVEL_SM90A : IR_LEVEL_SM80, types[*number >> 1 & 1]);
 }
 
 GPU_TESTS(gpu_attention, of_few_queries_reads_keys_once, 4) {
