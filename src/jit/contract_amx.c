@@ -109,6 +109,12 @@ static void store_bf16(amx *t, LLVMValueRef n0) {
     em_end(e, &l);
 }
 
+/* Rows of results from row m of the output on, whose sums are at `tile`. */
+static void finish_rows(amx *t, LLVMValueRef m, LLVMValueRef rows, LLVMValueRef tile) {
+    LLVMValueRef in[6] = {t->c->e->args, t->in[CONTRACT_BATCH], m, t->in[CONTRACT_N0], rows, tile};
+    contract_call(t->c, FINISH, in, 6);
+}
+
 /* ---- results that are finished beside the products of the next panel ---- */
 static LLVMValueRef late_get(amx *t, int slot) {
     emit *e = t->c->e;
@@ -143,8 +149,7 @@ static void finish_late(amx *t, LLVMValueRef most) {
     em_branch any = em_if(e, em_icmp(e, LLVMIntSGT, left, num(c, 0)));
     LLVMValueRef n = most ? em_min(e, left, most) : left, m = em_add(e, late_get(t, LATE_M0), row);
     LLVMValueRef at = em_add(e, late_get(t, LATE_AT), em_mul(e, row, num(c, AMX_LINE_BYTES)));
-    at = em_gep(e, e->scratch, e->t_i8, at);
-    contract_call(c, FINISH, (LLVMValueRef[]){e->args, t->in[CONTRACT_BATCH], m, t->in[CONTRACT_N0], n, at}, 6);
+    finish_rows(t, m, n, em_gep(e, e->scratch, e->t_i8, at));
     late_set(t, LATE_ROW, em_add(e, row, n));
     em_endif(e, &any);
 }
@@ -198,10 +203,7 @@ static void finish_panel(amx *t) {
     if (t->is_direct && !t->rounds) is_last = em_and(e, is_last, em_xor(e, t->is_direct, LLVMConstInt(e->t_i1, 1, 0)));
     em_branch last = em_if(e, is_last);
     if (t->is_late) leave_panel(t);
-    else
-        contract_call(
-            c, FINISH,
-            (LLVMValueRef[]){e->args, t->in[CONTRACT_BATCH], t->m0, t->in[CONTRACT_N0], t->p.rows, e->scratch}, 6);
+    else finish_rows(t, t->m0, t->p.rows, e->scratch);
     em_endif(e, &last);
     em_endif(e, &end);
 }
