@@ -91,6 +91,19 @@ static fusor_status check_attributes(ir_graph *g, const ir_node *n) {
     return FUSOR_OK;
 }
 
+/* softcap and scale as what they are computed with. */
+static fusor_status check_range(ir_graph *g, const ir_node *n) {
+    const ir_attr *softcap = attr_of(n, "softcap"), *scale = attr_of(n, "scale");
+    const ir_dtype t = ir_node_accumulator(g, n) == FUSOR_F64 ? FUSOR_F64 : FUSOR_F32;
+    bool fits;
+    const double cap = softcap->is_set ? ir_bits_to_double(t, ir_bits_from_double(t, softcap->number, &fits)) : 0;
+    if (!isfinite(cap) || (softcap->is_set && (cap == 0) != (softcap->number == 0)))
+        return TYPE_ERROR("softcap=%g; expected one that %s can hold", softcap->number, ir_dtypes[t].name);
+    if (scale->is_set && !isfinite(ir_bits_to_double(t, ir_bits_from_double(t, scale->number, &fits))))
+        return TYPE_ERROR("scale=%g; expected one that %s can hold", scale->number, ir_dtypes[t].name);
+    return FUSOR_OK;
+}
+
 /* Heads of the result: those of q, which are a multiple of those of k and v, or these where q has 1. */
 static fusor_status infer_heads(ir_graph *g, ir_node *n, unsigned axis) {
     ir_sizes *s = g->sizes;
@@ -168,5 +181,5 @@ fusor_status infer_attention(ir_graph *g, ir_node *n) {
     if (a.mask >= 0) FU_TRY(check_mask(g, n, (unsigned)a.mask, dim_from_end(&k, 2)));
     const ir_dtype said = dtype_attr(n);
     n->dtype = said ? said : q.dtype;
-    return FUSOR_OK;
+    return check_range(g, n);
 }

@@ -4,7 +4,7 @@
  *
  *   quantize    cast(cast(clamp(round(x / scale), least - zero, most - zero), i32) + zero): what the sum would saturate
  *               to is clamped before it, where numbers are small and exact; a NaN passes the clamp and is cast to 0
- *   dequantize  cast(cast(x - zero) * scale) */
+ *   dequantize  cast(cast(x - zero) * scale), the difference in i64 where x is i32 */
 #include "base/small.h"
 #include "ir/expand.h"
 #include <string.h>
@@ -96,7 +96,9 @@ ir_id ir_expand_quantize(const ir_expand *c, const ir_node *n) {
     const ir_id scale = ir_expand_cast(c, aligned(c, &b, n->in[1]), t);
     const ir_id zero = ir_expand_cast(c, aligned(c, &b, n->in[2]), FUSOR_I32);
     if (n->op == IR_OP_DEQUANTIZE) {
-        const ir_id from_zero = ir_expand_2(c, IR_OP_SUB, ir_expand_cast(c, n->in[0], FUSOR_I32), zero, b.mask);
+        const ir_dtype wide = ir_dtypes[ir_at(g, n->in[0])->dtype].bytes < 4 ? FUSOR_I32 : FUSOR_I64;
+        const ir_id from_zero = ir_expand_2(c, IR_OP_SUB, ir_expand_cast(c, n->in[0], wide),
+                                            ir_expand_cast(c, zero, wide), b.mask);
         const ir_id y = ir_expand_2(c, IR_OP_MUL, ir_expand_cast(c, from_zero, t), scale, b.mask);
         return ir_expand_finish(c, ir_expand_cast(c, y, n->dtype), n->in[0]);
     }

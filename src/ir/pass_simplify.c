@@ -63,7 +63,7 @@ static bool reciprocal(const ir_graph *g, ir_id x, ir_bits *out) {
     const double lowest = t == FUSOR_F64 ? 0x1p-1022 : t == FUSOR_F16 ? 0x1p-14 : 0x1p-126;
     const double r = 1 / v;
     *out = ir_bits_from_double(t, r, &ok);
-    return ok && fabs(r) >= lowest && ir_bits_to_double(t, *out) == r;
+    return ok && isfinite(r) && fabs(r) >= lowest && ir_bits_to_double(t, *out) == r;
 }
 
 /* Does cast(cast(x: from, via), to) equal cast(x, to)? Where via holds every value of from; a float on the way from an

@@ -318,7 +318,7 @@ static int64_t columns_of_groups(const builder *b, const int *order, int n) {
     for (uint32_t i = 0; i < b->accesses.n; i++) {
         const access *a = &b->accesses.at[i];
         if (!ir_size_is_const(sz, a->stride[order[n - 1]], &x) || !ir_size_is_const(sz, a->stride[order[n - 2]], &y) ||
-            ((x != 1 || y != columns) && (a->is_output || y != 0)))
+            ((x != 1 || y != columns) && (a->is_output || y != 0 || (x != 0 && x != 1))))
             return 0;
         shares |= x == 1 && y == 0;
     }

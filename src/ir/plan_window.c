@@ -319,8 +319,14 @@ static bool is_by_channel(const planner *p, const ir_node *n, plan_window_form *
         columns < 1 || rows < 1 || columns > MOST || rows > MOST)
         return false;
     made /= groups_of(n);
-    for (unsigned i = 0; i < spatial; i++) /* of rows too: the slab has those between (20001 of stride 1000: 5.6 MB) */
+    for (unsigned i = 0; i < spatial; i++) { /* of rows too: the slab has those between (20001 of stride 1000: 5.6 MB) */
+        int64_t places, reach;
         if (stride_along(g, n, i) > IR_CHANNELS_STRIDE) return false;
+        if (ir_size_is_const(g->sizes, ir_at(g, n->in[1])->dim[IR_SPATIAL_AT + i], &places) &&
+            (__builtin_mul_overflow(places - 1, ir_window_entry(g, n, "dilations", i, 1), &reach) ||
+             reach > IR_UP_REACH))
+            return false;
+    }
     const bool is_one_line = is_line(g, n);
     if (is_one_line && ir_levels[level].registers < IR_WINDOW_MANY) columns *= rows, rows = 1; /* tiles are of a row */
     ir_id of = n->in[1];

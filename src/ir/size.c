@@ -379,6 +379,7 @@ ir_size ir_size_div(ir_sizes *s, ir_size a, ir_size b) {
         else add_term(s, &rest, &p.at[i]);
     }
     const ir_size r = make(s, &rest);
+    if (ir_size_is_const(s, r, &x) && x == INT64_MIN && y == -1) return HUGE_SIZE;
     const ir_size quotient = ir_size_is_const(s, r, &x) ? ir_size_const(s, floor_div(x, y))
                                                         : intern(s, (expr){.kind = IR_SIZE_DIV, .num = r, .den = b});
     return ir_size_add(s, make(s, &out), quotient);

@@ -83,7 +83,8 @@ LOWER(relu6) {
 
 LOWER(leaky_relu) { return em_select(e, less(e, x[0], constant(e, 0)), em_fmul(e, x[1], x[0]), x[0]); }
 
-LOWER(hard_sigmoid) { return clamp(e, em_fadd(e, em_fmul(e, x[1], x[0]), x[2]), constant(e, 0), constant(e, 1)); }
+/* fma: the sum may cancel, and beta be large. */
+LOWER(hard_sigmoid) { return clamp(e, jit_fma(e, x[1], x[0], x[2]), constant(e, 0), constant(e, 1)); }
 
 /* x * (clamp(x + 3, 0, 6) / 6): the sum is exact near -3, where x / 6 + 0.5 would cancel. */
 LOWER(hard_swish) {

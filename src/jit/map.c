@@ -483,6 +483,7 @@ static int group_of(const emit *e, const map *m) {
         const ir_kbuffer *buffer = &k->buffer[b];
         if (buffer->stride[y] == columns && buffer->stride[m->last] == 1) continue;
         if (buffer->is_output || buffer->stride[y] != 0) return 0;
+        if (buffer->stride[m->last] != 0 && buffer->stride[m->last] != 1) return 0; /* turned, or elements apart */
         shared += buffer->stride[m->last] == 1;
     }
     for (int i = 0; i < k->n_insts; i++) {

@@ -333,14 +333,15 @@ static void emit_turn(window *w) {
 
 /* ---- the kernel ---- */
 /* Are the pads of the axis left out wherever a tile meets them (window_pads.c)? Of columns, those before a row so far
- * as its first tile reaches, and behind it those that its last column alone meets: the tile before the last may end
- * there. */
+ * as its first tile reaches, of however many columns, so that none meets pads on both sides, and behind it those that
+ * its last column alone meets: the tile before the last may end there. */
 static bool leaves_out_pads_of(const window *w, const ir_kaxis *a) {
     if (a->begin == 0 && a->end <= 0) return true;
     if (!w->leaves_out || a->begin < 0) return false;
     if (a == window_axis(w, 1))
         return w->tile_rows <= 2; /* of more rows each takes the places that any of them meets */
-    return a == window_axis(w, 0) && (w->tile_rows || (a->begin <= (w->mr - 1) * a->stride && a->end <= a->stride));
+    const int64_t reached = (w->mr - w->has_lower - 1) * a->stride;
+    return a == window_axis(w, 0) && (w->tile_rows || (a->begin <= reached && a->end <= a->stride));
 }
 
 /* May the operand be read as it lies? Where pads are left out, nothing is to convert, and each row has a tile's

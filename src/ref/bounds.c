@@ -507,13 +507,26 @@ static fusor_status product_bounds(const walk *w, const ir_node *n, value *const
     return status;
 }
 
-/* The sum of |x * w| over a window, with |b|. */
+static bool is_finite(const value *in) {
+    for (int64_t i = 0; i < ref_count(&in->t); i++)
+        if (!isfinite(get(&in->t, i)) || (in->error && isinf(in->error[i]))) return false;
+    return true;
+}
+
+static void judge_nothing(value *v) {
+    for (int64_t i = 0; i < ref_count(&v->t); i++) v->error[i] = INFINITY;
+}
+
+/* The sum of |x * w| over a window, with |b|. A transposed one may have products with zeros beyond the operand
+ * (numerics.md), which infinite weights make NaN. */
 static fusor_status conv_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
     const ref_tensor *weights = &in[1]->t;
     double each = 1;
     for (int d = 1; d < weights->rank; d++) each *= (double)weights->shape[d];
     if (n->op == IR_OP_CONV_TRANSPOSE) each *= (double)in[0]->t.shape[1];
-    return product_bounds(w, n, in, v, each);
+    FU_TRY(product_bounds(w, n, in, v, each));
+    if (n->op == IR_OP_CONV_TRANSPOSE && v->error && !is_finite(in[1])) judge_nothing(v);
+    return FUSOR_OK;
 }
 
 static fusor_status einsum_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
@@ -527,11 +540,8 @@ static fusor_status einsum_bounds(const walk *w, const ir_node *n, value *const 
     FU_TRY(status);
     FU_TRY(product_bounds(w, n, in, v, each));
     /* Products of sums, one of them of nothing: 0 by what is not finite. */
-    bool is_finite = true;
     for (int k = 0; each == 0 && k < n->n_in; k++)
-        for (int64_t i = 0; is_finite && i < ref_count(&in[k]->t); i++)
-            is_finite = isfinite(get(&in[k]->t, i)) && !(in[k]->error && isinf(in[k]->error[i]));
-    for (int64_t i = 0; !is_finite && i < ref_count(&v->t); i++) v->error[i] = INFINITY;
+        if (!is_finite(in[k])) judge_nothing(v);
     return FUSOR_OK;
 }
 
@@ -562,14 +572,14 @@ static fusor_status node_bounds(const walk *w, const ir_node *n, value *const *i
     case IR_KIND_ARGREDUCE:
         if (!any) return FUSOR_OK;
         if (!make_error(v)) return no_memory(w);
-        for (int64_t i = 0; i < ref_count(&v->t); i++) v->error[i] = INFINITY;
+        judge_nothing(v);
         return FUSOR_OK;
     case IR_KIND_RANDOM: return random_bounds(w, n, any, v);
     case IR_KIND_CONV: return conv_bounds(w, n, in, v);
     case IR_KIND_EINSUM: return einsum_bounds(w, n, in, v);
     case IR_KIND_WINDOW: return window_bounds(w, n, in, v);
-    case IR_KIND_QUANTIZE: return corners(w, n, in, v);
-    case IR_KIND_CREATE:
+    case IR_KIND_QUANTIZE:
+    case IR_KIND_CREATE: return corners(w, n, in, v); /* full: of a value that may be off */
     case IR_KIND_CORE: break;
     }
     return FUSOR_OK;

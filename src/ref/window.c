@@ -110,7 +110,7 @@ fusor_status ref_quantize(const ref_call *c) {
         const double s = ir_bits_to_double(scale->dtype, ref_get(scale, parameter_of(c, scale, i)));
         const int64_t z = ref_int(zero->dtype, ref_get(zero, parameter_of(c, zero, i)));
         if (c->n->op == IR_OP_DEQUANTIZE) {
-            const int32_t from_zero = (int32_t)((uint32_t)ref_int(x->dtype, ref_get(x, i)) - (uint32_t)z);
+            const int64_t from_zero = ref_int(x->dtype, ref_get(x, i)) - z;
             ref_put_real(c->out, i, is_f64 ? (double)from_zero * s : (double)((float)from_zero * (float)s));
             continue;
         }

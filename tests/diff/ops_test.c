@@ -829,6 +829,14 @@ static const struct {
      "%t = concat(%x, %x, %x, %x, %x, %x, %x, axis=1) %m = maximum(%t, %y) %b = broadcast_to(%z, shape=[3]) "
      "%r = minimum(%m, %b)",
      "T[B, 7*A, 3]", NUMBERS},
+    {IR_OP_FLIP, "%x: T[A, B, 5], %y: T[5], %z: T[5]",
+     "%f = flip(%z, axes=[0]) %m = maximum(%x, %y) %r = minimum(%m, %f)", "T[A, B, 5]", NUMBERS},
+    {IR_OP_SLICE, "%x: T[A, B, 5], %y: T[5], %z: T[10]",
+     "%o = slice(%z, starts=[1], ends=[10], axes=[0], steps=[2]) %m = maximum(%x, %y) %r = minimum(%m, %o)",
+     "T[A, B, 5]", NUMBERS},
+    {IR_OP_TRANSPOSE, "%x: T[A, 90, 3], %y: T[3], %z: T[3, 2]",
+     "%t = transpose(%z) %u = slice(%t, starts=[1], ends=[2], axes=[0]) %m = maximum(%x, %y) %r = minimum(%m, %u)",
+     "T[A, 90, 3]", NUMBERS},
     {IR_OP_PAD, "%x: T[A, B]", "%r = pad(%x, pads=[1, 2, 0, 3])", "T[A+1, B+5]", 0},
     {IR_OP_PAD, "%x: T[A, B]", "%r = pad(%x, pads=[0, 17, 2, 1], value=7)", "T[A+2, B+18]", NUMBERS},
     {IR_OP_PAD, "%x: T[A, B], %y: T[]", "%r = pad(%x, pads=[1, 0, 1, 0], value=%y)", "T[A+2, B]", 0},
@@ -1266,6 +1274,10 @@ static void by_channel(ir_dtype t) {
          "%y = relu(%r)"},
         {"[A, 16, 7, 7]", "[32, 16, 3, 9]", "[32]", "[A, 32, 7, 7]", "pads=[1, 4, 1, 4]", "%y = relu(%r)"},
         {"[A, 32, 56]", "[48, 32, 7]", "[48]", "[A, 48, 56]", "pads=[3, 3]", "%y = relu(%r)"},
+        /* Pads before a row so wide that columns of its last tile, which has one less, meet those on both sides. */
+        {"[A, 32, 17]", "[16, 32, 2]", "[16]", "[A, 16, 13]", "strides=[2], pads=[7, 2]", "%y = relu(%r)"},
+        {"[A, 16, 30, 15]", "[32, 16, 2, 2]", "[32]", "[A, 32, 15, 15]", "strides=[2, 2], pads=[0, 13, 0, 2]",
+         "%y = abs(%r)"},
     };
     static const int64_t sizes[][4] = {{1}, {3}};
     char text[500];

@@ -39,6 +39,14 @@ Test(bounds, function_has_its_rows_bound) {
     for (int i = 0; i < 4; i++) cr_expect_float_eq(b[i], 2 * ref_ulp(FUSOR_F32, ((float *)r.data)[i]), 1e-12);
 }
 
+Test(bounds, a_tensor_of_one_value_has_its_bound) {
+    double *b;
+    float one = 0.3f;
+    ref_tensor r = eval("func @f(%x: f32) -> f32[4] { %e = exp(%x) %y = full(%e, shape=[4]) return %y }", 1,
+                        (ref_tensor[]){{FUSOR_F32, 0, {0}, &one}}, &b);
+    for (int i = 0; i < 4; i++) cr_expect_float_eq(b[i], 2 * ref_ulp(FUSOR_F32, ((float *)r.data)[i]), 1e-12);
+}
+
 Test(bounds, condition_counts) {
     double *b, *c; /* exp(x) - e^x's neighbour: the error stays, the result does not */
     (void)eval("func @f(%x: f32[N]) -> f32[N] { %e = exp(%x) %s = sub(%e, 1.6487213) return %s }", 1,

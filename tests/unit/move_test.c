@@ -237,4 +237,7 @@ Test(move, rows_of_few_columns_are_grouped) {
     cr_expect_eq(baked_columns("func @f(%x: f32[N, 20, 10], %b: f32[N, 1, 10]) -> f32[N, 20, 10] { %y = add(%x, %b) "
                                "return %y }"),
                  0, "few rows");
+    cr_expect_eq(baked_columns("func @f(%x: f32[N, 10], %a: f32[10], %b: f32[10]) -> f32[N, 10] { %c = flip(%b, "
+                               "axes=[0]) %s = add(%x, %a) %y = add(%s, %c) return %y }"),
+                 0, "what rows share is turned");
 }

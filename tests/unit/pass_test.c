@@ -93,6 +93,10 @@ Test(pass, literals_fold_where_the_result_is_exact) {
     EXPECT_BODY("%x: f32[N]) -> (%y: f32[N]",
                 "%a = full(2.0, shape=[], dtype=f32)\n%b = sqrt(%a)\n%c = div(1.0, %b)\n%y = mul(%x, %c)\nreturn %y\n",
                 "  %y = mul(%x, 0.70710677)\n  return %y\n");
+    EXPECT_BODY("%x: f64[N]) -> (%y: f64[N]", "%y = div(%x, 0.25)\nreturn %y\n",
+                "  %y = mul(%x, 4.0)\n  return %y\n");
+    EXPECT_BODY("%x: f64[N]) -> (%y: f64[N]", "%y = div(%x, 0x1p-1074)\nreturn %y\n",
+                "  %y = div(%x, 5e-324)\n  return %y\n");
     EXPECT_BODY("%x: f32[N]) -> (%y: f32[N]", "%a = exp(0.5, dtype=f32)\n%y = mul(%x, %a)\nreturn %y\n",
                 "  %a = exp(0.5, dtype=f32)\n  %y = mul(%x, %a)\n  return %y\n");
 }
