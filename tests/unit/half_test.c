@@ -20,7 +20,6 @@ static void run_unary(ir_level level, uint16_t op, ir_dtype from, ir_dtype to, c
     int64_t stride[2] = {1, 1};
     ir_kernel_args a = {.version = IR_KERNEL_ABI, .tune = {1, 64, 0}, .buffer = pointer, .size = &n, .stride = stride};
     cr_assert(k.fn(&a, 0, (n + 63) / 64) == 0);
-    run_drop(&k);
 }
 
 static void compare(ir_level level, uint16_t op, ir_dtype from, ir_dtype to, const void *x, int64_t n) {

@@ -20,6 +20,13 @@ typedef struct run_kernel {
     size_t map_bytes;
 } run_kernel;
 
+/* The last kernels that were compiled: most cases run one with many sizes. */
+enum { RUN_KEPT = 64 };
+typedef struct run_kept {
+    char *text;
+    run_kernel kernel;
+} run_kept;
+
 static inline void *run_allocate(void *user, size_t bytes) {
     (void)user;
     return malloc(bytes);
@@ -45,7 +52,12 @@ static inline char *run_stage(const char *text, fusor_codegen_stage stage, size_
     return r.data;
 }
 
+/* The kernel stays until RUN_KEPT others have been compiled. */
 static inline run_kernel run_compile(const char *text) {
+    static run_kept kept[RUN_KEPT];
+    static int next;
+    for (int i = 0; i < RUN_KEPT; i++)
+        if (kept[i].text && strcmp(kept[i].text, text) == 0) return kept[i].kernel;
     fusor_codegen_request q = run_request(text, FUSOR_CODEGEN_BLOB);
     fusor_codegen_result r;
     int status = fusor_codegen_module()->generate(&q, &r);
@@ -58,10 +70,12 @@ static inline run_kernel run_compile(const char *text) {
     void *entry = (char *)k.map + r.entry;
     memcpy(&k.fn, &entry, sizeof k.fn);
     free(r.data);
+    run_kept *place = &kept[next++ % RUN_KEPT];
+    if (place->text) munmap(place->kernel.map, place->kernel.map_bytes);
+    free(place->text);
+    *place = (run_kept){strdup(text), k};
     return k;
 }
-
-static inline void run_drop(run_kernel *k) { munmap(k->map, k->map_bytes); }
 
 /* `bytes` bytes that end (at_end) or begin at a page nobody may touch. */
 typedef struct run_buffer {

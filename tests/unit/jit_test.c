@@ -69,7 +69,6 @@ typedef ir_bits (*reference)(const ir_kernel *k, const ir_bits *x);
 static void check(const ir_kernel *k, reference ref, double ulp) {
     run_kernel r = compile(k);
     if (!host_has_level(k->level)) { /* that it links, so calls nothing, is checked all the same */
-        run_drop(&r);
         return;
     }
     int n_in = k->n_buffers - 1;
@@ -107,7 +106,6 @@ static void check(const ir_kernel *k, reference ref, double ulp) {
         }
         for (int i = 0; i < k->n_buffers; i++) run_free(&b[i]);
     }
-    run_drop(&r);
 }
 
 static ir_bits ew_reference(const ir_kernel *k, const ir_bits *x) {
@@ -208,7 +206,6 @@ static void check_fma(ir_level level, ir_dtype t) {
                   ir_levels[level].name, x[0], x[1], x[2], got, want);
     }
     for (int i = 0; i < 4; i++) run_free(&b[i]);
-    run_drop(&r);
 }
 
 Test(jit_ew, fma, .timeout = 60) {
@@ -311,7 +308,6 @@ static void check_form(ir_level level, const form *f, ir_dtype t, int64_t rows, 
                           want);
             }
     for (int i = 0; i < 3; i++) run_free(&buffer[i]);
-    run_drop(&r);
 }
 
 Test(jit_map, shapes, .timeout = 300) {
@@ -348,8 +344,6 @@ Test(jit_map, scalar_and_in_place) {
         data[0] = 81;
         one.fn(&a, 0, 1);
         cr_assert(data[1] == 9 && data[2] == 2);
-        run_drop(&whole);
-        run_drop(&one);
     }
 }
 
@@ -410,7 +404,6 @@ Test(jit_codegen, frames_are_bounded, .timeout = 120) {
                 for (int i = 0; i < SIZE; i++)
                     cr_assert(data[OUTPUTS + b][i] == data[b][i] * data[(b + 1) % OUTPUTS][i]);
         }
-        run_drop(&r);
     }
 }
 

@@ -273,7 +273,6 @@ static void check_at(ir_level level, const char *body, const int64_t *size, int 
     run_free(&scratch);
     free(m.is_known);
     free(m.memo);
-    run_drop(&r);
     fu_arena_free(&arena);
 }
 
@@ -389,7 +388,6 @@ Test(reduce, argmax_picks_the_first) {
                         cr_assert_eq(out, want, "level %d variant %d length %d fill %g nan %d: %d, expected %d", level,
                                      variant, (int)n, (double)fill[f], nan, (int)out, (int)want);
                     }
-            run_drop(&r);
         }
     }
 }
@@ -417,7 +415,6 @@ Test(reduce, argmax_at_every_place) {
                     x[first] = top[0];
                 }
             }
-            run_drop(&r);
         }
     }
 }
@@ -679,7 +676,6 @@ Test(row, in_place_with_a_late_load) {
         a.buffer = same;
         r.fn(&a, 0, ROWS);
         cr_assert_eq(memcmp(x, y, sizeof x), 0, "level %d", level);
-        run_drop(&r);
     }
 }
 
@@ -708,7 +704,6 @@ Test(row, baked_lengths_give_the_same_bits) {
                                         .stride = stride,
                                         .scratch = scratch};
                     r.fn(&a, 0, baked ? 2 : 3);
-                    run_drop(&r);
                 }
                 cr_assert_eq(memcmp(y[0], y[1], (size_t)n * 12), 0, "level %d length %d", level, (int)n);
             }
@@ -785,8 +780,6 @@ Test(row, short_rows_a_few_elements_apart) {
                         cr_assert(memcmp(y[0], y[1], sizeof y[0]) == 0 && memcmp(z[0], z[1], sizeof z[0]) == 0,
                                   "level %d: %d rows of %d %s, %d apart", level, rows[q], n, T, apart);
                     }
-                    run_drop(&r[0]);
-                    run_drop(&r[1]);
                 }
     }
 }
@@ -809,7 +802,6 @@ Test(row, short_rows_of_minus_zero) {
         cr_assert_eq(r.fn(&a, 0, 1), 0);
         for (int i = 0; i < 17; i++)
             cr_assert(y[i] == 0 && !signbit(y[i]), "level %d row %d: %g", level, i, (double)y[i]);
-        run_drop(&r);
     }
 }
 

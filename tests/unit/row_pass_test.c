@@ -58,7 +58,6 @@ static void check_nan_of_rows(ir_level level, ir_dtype t, const char *op, nan_fo
             }
         set_number(t, x, at, was);
     }
-    run_drop(&k);
 }
 Test(row_pass, extremes_are_nans_wherever_one_is) {
     static const char *const sizes[] = {"20", "70", "128", "130", "300", "4200"};
@@ -93,7 +92,6 @@ static void check_in_place(ir_level level, const char *body, const char *length,
     for (int tile = 0; tile < 2; tile++) k.fn(&a, tile, tile + 1);
     cr_assert_eq(memcmp(x, y, (size_t)(N_ROWS * n) * sizeof *x), 0, "level %d, rows of %d (%s): %s", level, (int)n,
                  length, body);
-    run_drop(&k);
 }
 Test(row_pass, results_may_lie_over_the_rows) {
     static const char *const bodies[] = {
