@@ -218,6 +218,7 @@ static fusor_status run_copy(frame *f, fu_error *e, int number) {
     const int *arg = f->x->core->plan->steps.at[number].arg;
     const size_t bytes = (size_t)f->bytes[arg[0]];
     if (d->valid[arg[0]] == ON_HOST && d->host[arg[1]] && aliased_by(f->x->core, arg[1]) < 0) {
+        FU_TRY(host_place(f, e, arg[1])); /* what an earlier call left may be smaller */
         if (bytes) memcpy(d->host[arg[1]], d->host[arg[0]], bytes);
         d->valid[arg[1]] = ON_HOST;
         return FUSOR_OK;

@@ -376,6 +376,33 @@ Test(device_exec, threads_share_an_executable) {
     rt_exec_release(x);
 }
 
+/* A temporary that is copied to, and scattered into, on the host: its place there is of an earlier call. */
+Test(device_exec, a_larger_call_has_larger_copies_on_the_host) {
+    static const int64_t lengths[] = {8, 500000, 16};
+    if (!begin()) return;
+    rt_exec *x = compile("func @f(%x: i64[N], %i: i64[M], %u: i64[M], %t: f32[K]) -> f32[N] { %s = scatter(%x, %i, %u, "
+                         "axis=0) %y = take(%t, %s) return %y }");
+    for (size_t c = 0; c < sizeof lengths / sizeof *lengths; c++) {
+        const int64_t n = lengths[c];
+        int64_t *at = calloc((size_t)n, sizeof *at), index[2] = {1, n - 1}, update[2] = {2, 1};
+        float *y = calloc((size_t)n, sizeof *y), table[3] = {5, 6, 7};
+        fusor_buffer in[4] = {{.dtype = FUSOR_I64, .rank = 1, .shape = {n}, .data = at},
+                              {.dtype = FUSOR_I64, .rank = 1, .shape = {2}, .data = index},
+                              {.dtype = FUSOR_I64, .rank = 1, .shape = {2}, .data = update},
+                              here(table, 1, 3, 0)},
+                     out = here(y, 1, n, 0);
+        OK(rt_exec_call(x, &error, 4, in, 1, &out));
+        for (int64_t i = 0; i < n; i++)
+            cr_assert_eq(y[i],
+                         i == 1       ? 7
+                         : i == n - 1 ? 6
+                                      : 5,
+                         "element %lld of %lld: %g", (long long)i, (long long)n, (double)y[i]);
+        free(at), free(y);
+    }
+    rt_exec_release(x);
+}
+
 Test(device_exec, a_profile_has_steps_and_transfers) {
     if (!begin()) return;
     static _Atomic(rt_profile *) profile;
