@@ -471,7 +471,10 @@ static void kept_row(row *w, form f) {
             em_branch in_row = em_if(e, s[i].in_row);
             if (number) load_steps(w, &s[i], 1, wanted); /* all of them at once would take too many registers */
             take_step(w, &u->p, &u->v, &s[i], true);
+            in_row.then = LLVMGetInsertBlock(e->b);
             em_endif(e, &in_row);
+            for (int k = 0; number && k < r->k->n_insts; k++) /* loaded in this branch, used in those of later passes */
+                if (wanted[k] && w->is_kept[k]) s[i].raw[k] = or_zero(e, &in_row, s[i].raw[k]);
         }
         gather(w, &u->p, u->acc);
         gpu_set_results(&w->w, &u->p, u->acc, &u->v);

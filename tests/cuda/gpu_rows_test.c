@@ -54,6 +54,39 @@ GPU_TESTS(gpu_rows, agree_with_the_reference, N_PROGRAMS *N_TYPES) {
     }
 }
 
+/* ---- loads that a later pass is the first to need, and one behind it too ---- */
+static const char *const late[] = {
+    /* RMSNorm, backward */
+    "(%x: T[A, B], %z: T[A, B]) -> T[A, B] { %q = square(%x) %s = reduce_mean(%q, axes=[1], keepdims=true) %e = "
+    "add(%s, "
+    "1e-5) %r = rsqrt(%e) %h = mul(%x, %r) %t = mul(%z, %h) %m = reduce_mean(%t, axes=[1], keepdims=true) %n = mul(%h, "
+    "%m) %d = sub(%z, %n) %y = mul(%d, %r) return %y }",
+    "(%x: T[A, B], %z: T[A, B], %g: T[B]) -> T[A, B] { %m = reduce_max(%x, axes=[1], keepdims=true) %a = sub(%z, %m) "
+    "%n = reduce_max(%a, axes=[1], keepdims=true) %w = mul(%g, %n) %b = add(%w, %z) %s = reduce_sum(%b, axes=[1], "
+    "keepdims=true) %c = mul(%g, %s) %d = add(%c, %z) %y = sub(%d, %x) return %y }",
+};
+enum { N_LATE = sizeof late / sizeof *late, N_LEVELS = 3 };
+
+GPU_TESTS(gpu_rows, load_late, N_LATE *N_LEVELS *N_TYPES) {
+    static const ir_level levels[N_LEVELS] = {IR_LEVEL_SM70, IR_LEVEL_SM80, IR_LEVEL_SM90A};
+    static const char *const known[] = {"3", "10", "64", "256", "1028"};
+    static const int64_t named[] = {1, 7, 64, 200, 256, 1026, 4096, 5000};
+    const ir_dtype t = types[*number % N_TYPES];
+    const char *program = late[*number / N_TYPES / N_LEVELS], *name = ir_dtypes[t].name;
+    char text[600];
+    if (!begin()) return;
+    gpu_fusions = 2;
+    gpu_level = levels[*number / N_TYPES % N_LEVELS];
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        write_program(text, program, name, known[i]);
+        check(text, (domain){-3, 3, 0, false}, (int64_t[4]){5, 1, 1, 1}, one_thread, false, UINT32_MAX);
+    }
+    write_program(text, program, name, NULL);
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++)
+        check(text, (domain){-3, 3, 0, false}, (int64_t[4]){3, named[i], 1, 1}, one_thread, i % 3 == 2, UINT32_MAX);
+    rt_cache_close(cache);
+}
+
 /* ---- a length that is known ---- */
 static void fill_all(float *x, int64_t n) {
     for (int64_t i = 0; i < n; i++) x[i] = (float)(mix((uint64_t)i) >> 40) / (1 << 20) - 8;

@@ -26,6 +26,7 @@ func @columns(%x: f32[M, N]) -> f32[N] { %y = reduce_max(%x, axes=[0]) return %y
 func @arg(%x: f32[M, N]) -> i64[M] { %y = argmax(%x, axis=1) return %y }
 func @short(%x: f32[B, 10]) -> f32[B, 10] { %y = log_softmax(%x, axis=1) return %y }
 func @norm(%x: f32[B, N], %g: f32[N], %b: f32[N]) -> f32[B, N] { %y = layer_norm(%x, %g, %b) return %y }
+func @norm_back(%x: bf16[B, N], %d: bf16[B, N]) -> bf16[B, N] { %q = square(%x) %s = reduce_mean(%q, axes=[1], keepdims=true) %e = add(%s, 1e-5) %r = rsqrt(%e) %h = mul(%x, %r) %t = mul(%d, %h) %m = reduce_mean(%t, axes=[1], keepdims=true) %n = mul(%h, %m) %o = sub(%d, %n) %y = mul(%o, %r) return %y }
 func @linear(%x: f32[M, K], %w: f32[K, N], %b: f32[N]) -> f32[M, N] { %h = matmul(%x, %w) %s = add(%h, %b) %y = relu(%s) return %y }
 func @mma(%x: bf16[M, K], %w: bf16[K, N], %b: bf16[N]) -> bf16[M, N] { %h = matmul(%x, %w) %s = add(%h, %b) %y = gelu(%s) return %y }
 func @mma_turned(%x: f16[B, K, M], %w: f16[N, K]) -> f16[B, M, N] { %y = matmul(%x, %w, transpose_a=true, transpose_b=true) return %y }
@@ -41,7 +42,7 @@ P
 has_ptxas=$(command -v ptxas || true)
 only_made='no ptxas: PTX is only made'
 [ -n "$has_ptxas" ] || skip "$only_made"
-for f in map costly half bytes turned softmax column_sum f64 sum columns arg short norm linear mma mma_turned mma_cast mma_bytes conv conv_mma att att_half att_f64 att_mma; do
+for f in map costly half bytes turned softmax column_sum f64 sum columns arg short norm norm_back linear mma mma_turned mma_cast mma_bytes conv conv_mma att att_half att_f64 att_mma; do
     for target in sm_70 sm_80 sm_90a; do
         [ $f-$target != conv_mma-sm_70 ] || continue # halves are f32 there, by a kernel in front
         if ! "$fusor" emit p.fusor @$f --stage ptx --target $target -o k.ptx 2>err || ! grep -q "^\.target $target" k.ptx; then
