@@ -116,6 +116,21 @@ LLVMValueRef gpu_is_last(gpu_row *w, LLVMValueRef counter, LLVMValueRef n) {
 }
 
 /* ---- teams ---- */
+/* Does it depend on the order which of -0 and +0 a merge gives? With max.NaN (emit.c) it does not. */
+static bool has_order(const gpu_row *w, int j) {
+    const red *r = w->r;
+    const ir_dtype t = red_type(r, j);
+    const bool is_max_nan = r->e->k->level >= IR_LEVEL_SM80 && (t == FUSOR_F32 || ir_is_half(t));
+    return red_sets_nans_apart(r, j) && !is_max_nan;
+}
+
+/* As a merge of the lower lane's and the upper one's, in both of them. */
+static red_acc merge_in_order(gpu_row *w, int j, red_acc own, red_acc other, int mask) {
+    emit *e = w->r->e;
+    LLVMValueRef is_upper = em_icmp(e, LLVMIntNE, em_and(e, w->lane, em_i64s(e, mask)), em_i64s(e, 0));
+    return red_merge(w->r, j, gpu_select(w, j, is_upper, other, own), gpu_select(w, j, is_upper, own, other));
+}
+
 /* By halves among the lanes of a warp; lanes of smaller teams beside each other keep to themselves. */
 static red_acc combine_warp(gpu_row *w, int j, red_acc acc) {
     red *r = w->r;
@@ -123,7 +138,7 @@ static red_acc combine_warp(gpu_row *w, int j, red_acc acc) {
     for (int mask = IR_GPU_WARP / 2; mask; mask /= 2) {
         if (w->known_team && mask >= w->known_team) continue;
         red_acc other = {gpu_shuffle(e, acc.value, mask), acc.index ? gpu_shuffle(e, acc.index, mask) : NULL};
-        red_acc both = red_merge(r, j, acc, other);
+        red_acc both = has_order(w, j) ? merge_in_order(w, j, acc, other, mask) : red_merge(r, j, acc, other);
         acc = w->known_team ? both : gpu_select(w, j, em_icmp(e, LLVMIntSGT, w->team, em_i64s(e, mask)), both, acc);
     }
     return acc;

@@ -87,6 +87,50 @@ GPU_TESTS(gpu_rows, load_late, N_LATE *N_LEVELS *N_TYPES) {
     rt_cache_close(cache);
 }
 
+/* ---- zeros ---- */
+/* Of zeros of both signs all threads of a row have the same largest, and the same least: infinities of one sign. */
+static void check_zeros(const char *op, ir_dtype t, ir_level level, int64_t length) {
+    enum { ROWS = 3 };
+    char text[300];
+    snprintf(text, sizeof text,
+             "func @f(%%x: %s[A, B]) -> %s[A, B] { %%m = %s(%%x, axes=[1], keepdims=true) %%r = reciprocal(%%m) %%y = "
+             "add(%%x, %%r) return %%y }",
+             ir_dtypes[t].name, ir_dtypes[t].name, op);
+    rt_exec *x =
+        build(&error, cache, text,
+              (setup){.level = gpu_level_for(level), .n_threads = 1, .launch = GPU_LAUNCH, .queue = GPU_QUEUE});
+    cr_assert(x, "%s: %s", text, error.text);
+    double in[ROWS * 1024], out[ROWS * 1024];
+    float *in32 = (float *)in, *out32 = (float *)out;
+    for (int64_t i = 0; i < ROWS * length; i++) { /* a half, or every other one, or some are minus */
+        const int64_t r = i / length, c = i % length;
+        const bool is_minus = r == 0 ? c < length / 2 : r == 1 ? c % 2 : mix((uint64_t)c) % 3 == 0;
+        if (t == FUSOR_F64) in[i] = is_minus ? -0.0 : 0.0;
+        else in32[i] = is_minus ? -0.0f : 0.0f;
+    }
+    fusor_buffer bi = {.dtype = t, .rank = 2, .shape = {ROWS, length}, .data = in}, bo = bi;
+    bo.data = out;
+    cr_assert_eq(rt_exec_call(x, &error, 1, &bi, 1, &bo), FUSOR_OK, "%s: %s", text, error.text);
+    for (int64_t i = 0; i < ROWS * length; i++) {
+        const int64_t first = i / length * length;
+        const double got = t == FUSOR_F64 ? out[i] : out32[i], want = t == FUSOR_F64 ? out[first] : out32[first];
+        cr_assert(isinf(got) && got == want, "%s for %s: row %lld of %lld: %g at %lld, %g at 0", text,
+                  ir_levels[level].short_name, (long long)(i / length), (long long)length, got, (long long)(i - first),
+                  want);
+    }
+    rt_exec_release(x);
+}
+
+GPU_TESTS(gpu_rows, threads_agree_about_zeros, 4) {
+    static const int64_t lengths[] = {8, 12, 64, 100, 256, 700, 1024};
+    if (!begin()) return;
+    const ir_dtype t = *number & 1 ? FUSOR_F32 : FUSOR_F64;
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        check_zeros(*number & 2 ? "reduce_min" : "reduce_max", t, t == FUSOR_F32 ? IR_LEVEL_SM70 : IR_LEVEL_SM80,
+                    lengths[i]);
+    rt_cache_close(cache);
+}
+
 /* ---- a length that is known ---- */
 static void fill_all(float *x, int64_t n) {
     for (int64_t i = 0; i < n; i++) x[i] = (float)(mix((uint64_t)i) >> 40) / (1 << 20) - 8;
