@@ -114,6 +114,7 @@ typedef struct flash_weights {
     flash *f;
     int n_scores;
     bool has_mask;                           /* one that is loaded as it lies (ir_gpu_attention_mask_is_plain) */
+    bool is_minus_score;                     /* are references? else they are exponents of 2 */
     LLVMValueRef is_far, log2_scale, offset; /* scores * log2_scale are exponents of 2; added to all of them */
     /* i32, numbers of keys from `first` (i64) on: all queries of the warp see [all_from, all_to), the thread's two
      * [own_from, own_to), less 2 * x */
@@ -134,6 +135,12 @@ void flash_load_mask(flash_weights *w, LLVMValueRef j); /* of the block of keys 
 /* Scores of the block from key `first` + j (i32) on to weights, where they are: reference and sum go on, results so far
  * are to be multiplied by factor where is_moved (i1, alike in the warp). */
 void flash_weigh(flash_weights *w, LLVMValueRef j);
+/* What weights and results with a reference are relative to: a score (is_minus_score), or a score's exponent of 2; and
+ * that as a score. */
+LLVMValueRef flash_top(flash_weights *w, LLVMValueRef reference);
+LLVMValueRef flash_top_score(flash_weights *w, LLVMValueRef top);
+/* By what results are multiplied, of the difference of two tops, or references. */
+LLVMValueRef flash_power(flash_weights *w, LLVMValueRef difference);
 /* Each weight as two numbers of 16 bits: the nearest one, and what is left. Pairs, in the order of the scores. */
 void flash_split(flash_weights *w, LLVMValueRef part[2][FLASH_SCORES / 2]);
 /* Two f32 as 16 bits each in an i32, the first one in the low half. */

@@ -214,7 +214,7 @@ static void add_all_keys(few *g) {
 /* ---- results of the four warps ---- */
 static int line_of(const few *g) { return g->f->width + PAD; }
 
-/* Largest score (as an exponent of 2) and sum of a warp's row in shared memory, behind the results. */
+/* Largest score (as flash_top) and sum of a warp's row in shared memory, behind the results. */
 static LLVMValueRef top_at(few *g, LLVMValueRef warp, LLVMValueRef row) {
     emit *e = g->e;
     LLVMValueRef i = em_add(e, em_mul(e, warp, em_i32(e, ROWS)), row);
@@ -239,7 +239,7 @@ static top join_tops(few *g, LLVMValueRef row) {
     }
     all.about = flash_about(f, all.largest);
     for (int i = 0; i < WARPS; i++) {
-        LLVMValueRef v = em_fmul(e, sum[i], gpu_exp2(e, em_fsub(e, largest[i], all.about)));
+        LLVMValueRef v = em_fmul(e, sum[i], flash_power(&g->w, em_fsub(e, largest[i], all.about)));
         all.sum = i ? em_fadd(e, all.sum, v) : v;
     }
     return all;
@@ -250,7 +250,7 @@ static void share_results(few *g, LLVMValueRef is_alone) {
     flash *f = g->f;
     emit *e = g->e;
     LLVMValueRef largest[2];
-    for (int r = 0; r < 2; r++) largest[r] = em_fsub(e, g->w.offset, g->w.reference[r]);
+    for (int r = 0; r < 2; r++) largest[r] = flash_top(&g->w, g->w.reference[r]);
     gpu_barrier(e); /* what was in shared memory is not read any more */
     em_branch one = em_if(e, em_icmp(e, LLVMIntEQ, g->lane_x, em_i32(e, 0)));
     for (int r = 0; r < 2; r++) {
@@ -263,7 +263,7 @@ static void share_results(few *g, LLVMValueRef is_alone) {
     for (int r = 0; r < 2; r++) {
         LLVMValueRef row = em_add(e, g->lane_row, em_i32(e, 8 * r));
         const top all = join_tops(g, row);
-        LLVMValueRef by = gpu_exp2(e, em_fsub(e, largest[r], all.about));
+        LLVMValueRef by = flash_power(&g->w, em_fsub(e, largest[r], all.about));
         by = em_select(e, is_alone, em_fmul(e, by, flash_inverse(f, all.sum)), by);
         LLVMValueRef line = em_add(e, em_mul(e, g->warp, em_i32(e, ROWS)), row);
         line = em_add(e, em_mul(e, line, em_i32(e, line_of(g))), em_shl(e, g->lane_x, 4));
@@ -301,7 +301,7 @@ static void store_results(few *g, LLVMValueRef part, LLVMValueRef is_alone) {
     em_branch first = em_if(e, em_icmp(e, LLVMIntEQ, n, num(g, 0)));
     const top all = join_tops(g, narrow(g, row));
     to = flash_at(f, to, f->a.n_values);
-    flash_store(f, em_fmul(e, all.largest, em_f32(e, 0x1.62e43p-1)), to);
+    flash_store(f, flash_top_score(&g->w, all.largest), to);
     flash_store(f, all.sum, flash_at(f, to, num(g, 1)));
     em_endif(e, &first);
     em_endif(e, &alone);

@@ -5,7 +5,11 @@
  * sum's order.
  *
  * Weights and results are relative to a reference of each query, which moves to the largest score only where that is
- * 2^NEAR times as much, so results are seldom multiplied. What a query's reference is depends on its own scores alone. */
+ * 2^NEAR times as much, so results are seldom multiplied. What a query's reference is depends on its own scores alone.
+ *
+ * Exponents of 2 are score * log2_scale + reference, one fma. With a mask or a cap, whose scores may be -1e10, half an
+ * ulp of such a product is a weight of infinity or 0: there a reference is minus a score (is_minus_score), exponents are
+ * (score + reference) * log2_scale + offset, and a score that is the reference's has exactly the offset. */
 #include "jit/gpu_attention.h"
 #include <string.h>
 
@@ -55,7 +59,8 @@ void flash_find_scale(flash_weights *w) {
     w->offset = em_f32(e, is_f16 ? OFFSET_F16 : 0);
     w->is_far = NULL;
     w->log2_scale = log2_e;
-    if (f->a.cap >= 0 || f->a.mask >= 0) return;
+    w->is_minus_score = f->a.cap >= 0 || f->a.mask >= 0;
+    if (w->is_minus_score) return;
     /* scores grow with a scale that is positive */
     LLVMValueRef is_near = em_and(e, em_fcmp(e, LLVMRealOGE, f->scale, em_f32(e, 0x1p-60)),
                                   em_fcmp(e, LLVMRealOLE, f->scale, em_f32(e, 0x1p60)));
@@ -185,7 +190,7 @@ static LLVMValueRef mask_of(flash_weights *w, int i) {
 static void scale(flash_weights *w) {
     flash *f = w->f;
     emit *e = f->e;
-    if (f->a.cap >= 0 || f->a.mask >= 0) {
+    if (w->is_minus_score) {
         for (int i = 0; i < w->n_scores; i++) w->score[i] = flash_score(f, w->score[i], mask_of(w, i));
         return;
     }
@@ -214,22 +219,48 @@ static LLVMValueRef any_of_warp(flash_weights *w, LLVMValueRef is) {
     return gpu_call(w->f->e, "llvm.nvvm.vote.any.sync", NULL, 0, in, 2);
 }
 
-/* Exponents of 2 are score * log2_scale + reference; a reference is infinite as long as there was no score. */
+static LLVMValueRef exponent_of(flash_weights *w, LLVMValueRef score, LLVMValueRef reference) {
+    emit *e = w->f->e;
+    if (!w->is_minus_score) return em_mad(e, score, w->log2_scale, reference);
+    return em_mad(e, em_fadd(e, score, reference), w->log2_scale, w->offset);
+}
+
+LLVMValueRef flash_power(flash_weights *w, LLVMValueRef difference) {
+    emit *e = w->f->e;
+    return gpu_exp2(e, w->is_minus_score ? em_fmul(e, difference, w->log2_scale) : difference);
+}
+
+LLVMValueRef flash_top(flash_weights *w, LLVMValueRef reference) {
+    emit *e = w->f->e;
+    return w->is_minus_score ? em_fneg(e, reference) : em_fsub(e, w->offset, reference);
+}
+
+LLVMValueRef flash_top_score(flash_weights *w, LLVMValueRef top) {
+    emit *e = w->f->e;
+    return w->is_minus_score ? top : em_fmul(e, top, em_f32(e, 0x1.62e43p-1));
+}
+
+static LLVMValueRef reference_of(flash_weights *w, LLVMValueRef most) {
+    emit *e = w->f->e;
+    return w->is_minus_score ? em_fneg(e, most) : em_fsub(e, w->offset, em_fmul(e, most, w->log2_scale));
+}
+
+/* A reference is infinite as long as there was no score. */
 static void move_references(flash_weights *w) {
     emit *e = w->f->e;
     const bool is_f16 = operand_type(w) == FUSOR_F16;
     LLVMValueRef most[2], moves[2], near = em_f32(e, is_f16 ? OFFSET_F16 + NEAR_F16 : NEAR), one = em_f32(e, 1), is[2];
     for (int r = 0; r < 2; r++) {
         most[r] = largest_of(w, r);
-        is[r] = moves[r] = em_fcmp(e, LLVMRealOGT, em_mad(e, most[r], w->log2_scale, w->reference[r]), near);
+        is[r] = moves[r] = em_fcmp(e, LLVMRealOGT, exponent_of(w, most[r], w->reference[r]), near);
     }
     w->is_moved = any_of_warp(w, em_or(e, is[0], is[1]));
     LLVMValueRef was[6] = {one, one, w->reference[0], w->reference[1], w->sum[0], w->sum[1]}, now[6];
     em_branch b = em_if(e, w->is_moved);
     for (int r = 0; r < 2; r++) {
-        LLVMValueRef to = em_fsub(e, w->offset, em_fmul(e, most[r], w->log2_scale));
+        LLVMValueRef to = reference_of(w, most[r]);
         now[2 + r] = em_select(e, moves[r], to, w->reference[r]);
-        now[r] = em_select(e, moves[r], gpu_exp2(e, em_fsub(e, to, w->reference[r])), one);
+        now[r] = em_select(e, moves[r], flash_power(w, em_fsub(e, to, w->reference[r])), one);
         now[4 + r] = em_fmul(e, w->sum[r], now[r]);
     }
     flash_join(w->f, &b, now, was, 6);
@@ -247,7 +278,7 @@ void flash_weigh(flash_weights *w, LLVMValueRef j) {
         LLVMValueRef reference = em_select(e, is_none, em_f32(e, 0), w->reference[r]);
         for (int i = 0, n = 0; i < w->n_scores; i++) {
             if (flash_row_of(i) != r) continue;
-            LLVMValueRef v = gpu_exp2(e, em_mad(e, w->score[i], w->log2_scale, reference));
+            LLVMValueRef v = gpu_exp2(e, exponent_of(w, w->score[i], reference));
             w->score[i] = v;
             sum[n % 2] = sum[n % 2] ? em_fadd(e, sum[n % 2], v) : v;
             n++;

@@ -384,7 +384,7 @@ static void end_keys(group *g, LLVMValueRef j, state *s) {
     wait_for_products(g, 0, g->result, g->n_results);
     for (int i = 0; i < g->n_results; i++) f->result[flash_row_of(i) * of_row + 2 * (i / 4) + i % 2] = g->result[i];
     for (int r = 0; r < 2; r++) {
-        f->largest[r] = em_fmul(e, em_fsub(e, g->w.offset, s->reference[r]), em_f32(e, 0x1.62e43p-1));
+        f->largest[r] = flash_top_score(&g->w, flash_top(&g->w, s->reference[r]));
         f->sum[r] = s->sum[r];
     }
 }

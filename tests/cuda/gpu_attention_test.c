@@ -156,3 +156,81 @@ GPU_TESTS(gpu_attention, of_few_queries_reads_keys_once, 4) {
     cr_expect_eq(counts.mma, 4 * 256 / 16 * (2 * 4 + 8 * 2), "%llu products", (unsigned long long)counts.mma);
     rt_cache_close(cache);
 }
+
+/* ---- masks that are added, of keys that are as good as hidden by a number that is finite ---- */
+/* From key `hidden(query)` on a query's keys have a mask of 0, those in front `far`. A score to which it was added is
+ * nothing else any more, so without another key the result is the values' mean. */
+static int64_t hidden(int64_t query, int64_t keys) {
+    const int64_t n[] = {32, keys / 2, keys, keys - 1, 0, 64, 128};
+    return n[query % 7] < keys ? n[query % 7] : keys;
+}
+
+static double weight_of(const ref_tensor *q, const ref_tensor *k, int64_t query, int64_t key, double cap) {
+    double s = 0;
+    for (int i = 0; i < 64; i++) s += at(q, query * 64 + i) * at(k, key * 64 + i) / 8;
+    return exp(cap > 0 ? cap * tanh(s / cap) : s);
+}
+
+typedef struct far_case {
+    const char *text;
+    double cap, sign; /* of the mask that is given */
+} far_case;
+#define FAR "(%q: T[A, 64], %k: T[B, 64], %v: T[B, 64], %m: f32[A, B]) -> f32[A, 64] { "
+static const far_case far_cases[] = {
+    {FAR "%y = attention(%q, %k, %v, %m, dtype=f32) return %y }", 0, 1},
+    {FAR "%n = neg(%m) %y = attention(%q, %k, %v, %n, dtype=f32, softcap=2) return %y }", 2, -1},
+};
+
+static void check_far(const far_case *c, ir_level level, ir_dtype t, int64_t queries, int64_t keys, float far) {
+    char text[400];
+    ref_tensor in[4] = {{.dtype = t, .rank = 2, .shape = {queries, 64}},
+                        {.dtype = t, .rank = 2, .shape = {keys, 64}},
+                        {.dtype = t, .rank = 2, .shape = {keys, 64}},
+                        {.dtype = FUSOR_F32, .rank = 2, .shape = {queries, keys}}};
+    fusor_buffer b[4], out = {.dtype = FUSOR_F32, .rank = 2, .shape = {queries, 64}};
+    for (int i = 0; i < 4; i++) {
+        in[i].data = malloc(bytes_of(&in[i]));
+        if (i < 3) fill(&in[i], (uint64_t)i, -1, 1, SPECIAL_NONE);
+        b[i] = describe(&in[i], in[i].data);
+    }
+    float *mask = in[3].data, *y = calloc((size_t)queries * 64, sizeof *y);
+    for (int64_t i = 0; i < queries * keys; i++) mask[i] = i % keys < hidden(i / keys, keys) ? far * (float)c->sign : 0;
+    out.data = y;
+    write_program(text, c->text, t);
+    rt_exec *x =
+        build(&error, cache, text,
+              (setup){.level = gpu_level_for(level), .n_threads = 1, .launch = GPU_LAUNCH, .queue = GPU_QUEUE});
+    cr_assert(x, "%s: %s", text, error.text);
+    cr_assert_eq(rt_exec_call(x, &error, 4, b, 1, &out), FUSOR_OK, "%s: %s", text, error.text);
+    for (int64_t i = 0; i < queries; i++) {
+        const int64_t n = hidden(i, keys);
+        const bool takes_far = n == keys || (far > 0 && n > 0);
+        double want[64] = {0}, sum = 0;
+        for (int64_t j = takes_far ? 0 : n; j < (takes_far ? n : keys); j++) {
+            const double w = takes_far ? 1 : weight_of(&in[0], &in[1], i, j, c->cap);
+            for (int v = 0; v < 64; v++) want[v] += w * at(&in[2], j * 64 + v);
+            sum += w;
+        }
+        for (int v = 0; v < 64; v++)
+            cr_assert(fabs(y[i * 64 + v] - want[v] / sum) < 1e-4,
+                      "%s A=%lld B=%lld for %s, mask %g: %g of query %lld, not %g", text, (long long)queries,
+                      (long long)keys, ir_levels[level].short_name, (double)far, (double)y[i * 64 + v], (long long)i,
+                      want[v] / sum);
+    }
+    for (int i = 0; i < 4; i++) free(in[i].data);
+    free(y);
+    rt_exec_release(x);
+}
+
+GPU_TESTS(gpu_attention, bears_masks_of_large_numbers, 12) {
+    static const float far[] = {-1e9f, -1e10f, -1e30f, -0x1.fep127f, -0x1.fffffep127f, 1e10f};
+    const int form = *number / 4; /* few queries for two levels, wgmma */
+    const int64_t queries = form < 2 ? 7 : 20;
+    const ir_level level = form == 0 ? IR_LEVEL_SM80 : IR_LEVEL_SM90A;
+    if (!begin()) return;
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
+        check_far(&far_cases[*number & 1], level, types[*number >> 1 & 1], queries, 150, far[i]);
+        if (i % 3 == 1) check_far(&far_cases[*number & 1], level, types[*number >> 1 & 1], queries, 1030, far[i]);
+    }
+    rt_cache_close(cache);
+}

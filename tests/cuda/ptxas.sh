@@ -37,12 +37,13 @@ func @conv_mma(%x: bf16[B, C, H, 20], %w: bf16[64, C, 3, 3], %b: bf16[64]) -> bf
 func @att(%q: f32[B, 8, S, 64], %k: f32[B, 8, T, 64], %v: f32[B, 8, T, 64]) -> f32[B, 8, S, 64] { %y = attention(%q, %k, %v, causal=true) return %y }
 func @att_half(%q: bf16[B, 32, S, 128], %k: bf16[B, 8, T, 128], %v: bf16[B, 8, T, 128]) -> bf16[B, 32, S, 128] { %y = attention(%q, %k, %v) return %y }
 func @att_mma(%q: f16[B, 32, S, 64], %k: f16[B, 8, T, 64], %v: f16[B, 8, T, 64], %m: bool[S, T]) -> f16[B, 32, S, 64] { %y = attention(%q, %k, %v, %m) return %y }
+func @att_added(%q: f16[B, 32, S, 64], %k: f16[B, 8, T, 64], %v: f16[B, 8, T, 64], %m: f32[B, 1, S, T]) -> f16[B, 32, S, 64] { %y = attention(%q, %k, %v, %m) return %y }
 func @att_f64(%q: f64[S, 40], %k: f64[T, 40], %v: f64[T, 60], %m: f64[S, T]) -> f64[S, 60] { %y = attention(%q, %k, %v, %m) return %y }
 P
 has_ptxas=$(command -v ptxas || true)
 only_made='no ptxas: PTX is only made'
 [ -n "$has_ptxas" ] || skip "$only_made"
-for f in map costly half bytes turned softmax column_sum f64 sum columns arg short norm norm_back linear mma mma_turned mma_cast mma_bytes conv conv_mma att att_half att_f64 att_mma; do
+for f in map costly half bytes turned softmax column_sum f64 sum columns arg short norm norm_back linear mma mma_turned mma_cast mma_bytes conv conv_mma att att_half att_added att_f64 att_mma; do
     for target in sm_70 sm_80 sm_90a; do
         [ $f-$target != conv_mma-sm_70 ] || continue # halves are f32 there, by a kernel in front
         if ! "$fusor" emit p.fusor @$f --stage ptx --target $target -o k.ptx 2>err || ! grep -q "^\.target $target" k.ptx; then
