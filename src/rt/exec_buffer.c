@@ -23,6 +23,13 @@ static void fill_strides(fusor_buffer *b) {
     }
 }
 
+/* Without the product of the sizes: it may not fit 64 bits, which binding the sizes reports. */
+static bool is_empty(const fusor_buffer *b) {
+    for (int d = 0; d < b->rank; d++)
+        if (b->shape[d] == 0) return true;
+    return false;
+}
+
 /* Strides of dims of size 1 do not matter. */
 static bool is_dense(const fusor_buffer *b) {
     int64_t n = 1;
@@ -41,8 +48,7 @@ static bool measure(call_end *n, size_t bytes) {
     int64_t low = 0, high = 0;
     n->low = n->high = b->data;
     n->is_dense = true;
-    for (int d = 0; d < b->rank; d++)
-        if (b->shape[d] == 0) return true;
+    if (is_empty(b)) return true;
     for (int d = 0; d < b->rank; d++) {
         int64_t reach;
         if (b->shape[d] <= 1) continue;
@@ -88,11 +94,9 @@ fusor_status exec_check_input(const core *c, fu_error *e, int p, const fusor_buf
     out->user = *b;
     out->is_device = exec_device_is_own(c, b);
     if (!needs_data) return FUSOR_OK;
-    /* Without the product of the sizes: it may not fit 64 bits, which binding the sizes reports. */
-    bool is_empty = false;
-    for (int d = 0; d < b->rank; d++) is_empty |= b->shape[d] == 0;
-    if (!b->data && !is_empty) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "input %%%s has no data", name);
-    if (!is_empty && (uintptr_t)b->data % bytes)
+    if (is_empty(b)) return FUSOR_OK;
+    if (!b->data) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "input %%%s has no data", name);
+    if ((uintptr_t)b->data % bytes)
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "input %%%s: data is not aligned to its element size, %zu bytes", name,
                        bytes);
     return FUSOR_OK;
@@ -335,6 +339,20 @@ void exec_fill_shape(const frame *f, int result, fusor_buffer *out) {
     out->device = 0;
 }
 
+fusor_status exec_check_place(const core *c, fu_error *e, int r, const fusor_buffer *given) {
+    const char *name = c->plan->graph->results.at[r].name;
+    const int bytes = ir_dtypes[given->dtype].bytes;
+    if (given->device != 0 && !exec_device_takes(c, given))
+        return FU_FAIL(e, FUSOR_ERROR_DEVICE, "output %%%s is on device %d; expected %s", name, (int)given->device,
+                       exec_device_expected(c));
+    FU_TRY(rt_check_flags(e, "output %", name, given));
+    if (given->flags & FUSOR_READONLY) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "output %%%s is read-only", name);
+    if (!is_empty(given) && (uintptr_t)given->data % (uintptr_t)bytes)
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "output %%%s: data is not aligned to its element size, %d bytes", name,
+                       bytes);
+    return FUSOR_OK;
+}
+
 static fusor_status check_given(const frame *f, fu_error *e, int r, const fusor_buffer *given) {
     const core *c = f->x->core;
     int b = c->n_params + r;
@@ -350,15 +368,7 @@ static fusor_status check_given(const frame *f, fu_error *e, int r, const fusor_
         if (given->shape[d] != f->dim[b][d])
             return FU_FAIL(e, FUSOR_ERROR_SHAPE, "output %%%s: dim %d is %lld; the result's is %lld", name, d,
                            (long long)given->shape[d], (long long)f->dim[b][d]);
-    if (given->device != 0 && !exec_device_takes(c, given))
-        return FU_FAIL(e, FUSOR_ERROR_DEVICE, "output %%%s is on device %d; expected %s", name, (int)given->device,
-                       exec_device_expected(c));
-    FU_TRY(rt_check_flags(e, "output %", name, given));
-    if (given->flags & FUSOR_READONLY) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "output %%%s is read-only", name);
-    if (f->count[b] && (uintptr_t)given->data % ir_dtypes[want->dtype].bytes)
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "output %%%s: data is not aligned to its element size, %d bytes", name,
-                       ir_dtypes[want->dtype].bytes);
-    return FUSOR_OK;
+    return exec_check_place(c, e, r, given);
 }
 
 void *exec_output_get(const core *c, fu_error *e, const fusor_buffer *out, const char *name, int64_t bytes) {

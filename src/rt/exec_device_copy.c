@@ -165,7 +165,7 @@ fusor_status exec_device_mirror(const core *c, fu_error *e, const fusor_buffer *
     out->bytes = (size_t)bytes_of(user);
     FU_TRY(rt_queue_get(c->options.queue, e, out->bytes, &at));
     out->user = out->copy = *user;
-    out->copy.flags = 0;
+    out->copy.flags &= ~(uint32_t)FUSOR_STRIDED; /* what is read only stays so */
     out->copy.device = c->device->number;
     out->copy.data = (void *)(uintptr_t)at;
     return FUSOR_OK;

@@ -174,6 +174,8 @@ fusor_status exec_check_indices(const frame *f, fu_error *e, int number, const v
 /* exec_buffer.c */
 /* Is b usable as parameter p? Fills *out but for staging; data is looked at where needs_data. */
 fusor_status exec_check_input(const core *c, fu_error *e, int p, const fusor_buffer *b, bool needs_data, call_end *out);
+/* May a result be written to given->data, as far as sizes do not matter? Type and rank are known to be right. */
+fusor_status exec_check_place(const core *c, fu_error *e, int r, const fusor_buffer *given);
 /* Outputs against evaluated sizes; memory for those without; overlaps. What it made is given back by exec_drop_outputs.
  */
 fusor_status exec_prepare_outputs(frame *f, fu_error *e, const fusor_buffer *out);

@@ -97,8 +97,11 @@ static fusor_status load_mirrors(rt_scan *c, fu_error *e) {
 }
 static fusor_status store_mirrors(rt_scan *c, fu_error *e) {
     const core *of = c->x->core;
-    for (int r = 0; c->mirror && r < of->n_results; r++)
-        FU_TRY(exec_device_mirror_store(of, e, &c->mirror[alias_of(of, r) >= 0 ? alias_of(of, r) : of->n_params + r]));
+    for (int r = 0; c->mirror && r < of->n_results; r++) {
+        const int alias = alias_of(of, r);
+        if (alias >= 0 && c->n_steps == 0) continue; /* it is as it was, and may be read only */
+        FU_TRY(exec_device_mirror_store(of, e, &c->mirror[alias >= 0 ? alias : of->n_params + r]));
+    }
     return FUSOR_OK;
 }
 
@@ -357,9 +360,9 @@ static fusor_status prepare(rt_scan *c, fu_error *e, int n_carries, const rt_car
     for (int i = 0; i < n_in; i++) {
         int p = c->x->input_param[i];
         FU_TRY(split(c, e, "input", param_name(of, p), &in[i], want[p].rank, &c->in[p], &row[i]));
-        if (c->n_steps || c->in[p].is_sequence) continue;
+        /* Before a device has a copy in its place, and of 0 steps too: those after are not prepared. */
         call_end unused = {0};
-        FU_TRY(exec_check_input(of, e, p, &in[i], true, &unused));
+        FU_TRY(exec_check_input(of, e, p, &row[i], c->n_steps || !c->in[p].is_sequence, &unused));
     }
     FU_TRY(rt_exec_infer(c->x, e, n_in, row, n_out, result));
     FU_TRY(check_states(c, e, row, result));
@@ -385,16 +388,16 @@ static fusor_status prepare(rt_scan *c, fu_error *e, int n_carries, const rt_car
                            "output %%%s has %d dims; expected %d, or one of %lld steps before them", result_name(of, r),
                            given.rank, result[r].rank, (long long)c->n_steps);
         FU_TRY(split(c, e, "output", result_name(of, r), &given, result[r].rank, &c->out[r], &to[r]));
+        FU_TRY(exec_check_place(of, e, r, &given));
         if (c->state[r].param < 0) continue;
         FU_TRY(make_state(c, e, r, &result[r], &to[r]));
         if (c->state[r].is_direct) continue;
-        bool same = to[r].rank == result[r].rank && !(to[r].flags & FUSOR_READONLY);
+        bool same = to[r].rank == result[r].rank;
         for (int d = 0; d < result[r].rank; d++) same = same && to[r].shape[d] == result[r].shape[d];
         if (!same)
-            return FU_FAIL(
-                e, FUSOR_ERROR_SHAPE,
-                "output %%%s is read-only or not of the result's shape, with or without a dim of %lld steps before it",
-                result_name(of, r), (long long)c->n_steps);
+            return FU_FAIL(e, FUSOR_ERROR_SHAPE,
+                           "output %%%s is not of the result's shape, with or without a dim of %lld steps before it",
+                           result_name(of, r), (long long)c->n_steps);
         to[r] = c->state[r].layout;
         to[r].data = c->state[r].at[0];
     }

@@ -339,6 +339,43 @@ Test(device_exec, sequences) {
     rt_exec_release(cpu);
 }
 
+/* What a copy on the device stands for is checked as it is elsewhere. */
+Test(device_exec, sequences_that_are_refused) {
+    static const char text[] = "func @f(%x: f32[N], %h: f32[N], %n: f32[N]) -> (%y: f32[N], %d: f32[N], %m: f32[N] "
+                               "alias %n) { %y = add(%x, %h) %d = neg(%x) %m = add(%n, %x) return %y, %d, %m }";
+    enum { T = 3, N = 4 };
+    float x[T][N] = {{1}}, h[N] = {0}, n[N] = {0}, y[T][N], d[N];
+    if (!begin()) return;
+    rt_exec *exec = compile(text);
+    rt_scan *scan;
+    fusor_buffer in[3] = {here(x[0], 2, T, N), here(h, 1, N, 0), here(n, 1, N, 0)};
+    fusor_buffer out[3] = {here(y[0], 2, T, N), here(d, 1, N, 0), {0}};
+#define SCAN() rt_scan_new(exec, &error, T, 1, &(rt_carry){1, 0}, 3, in, 3, out, &scan)
+    for (int p = 0; p < 3; p++) {
+        const fusor_buffer right = in[p];
+        in[p].data = NULL;
+        FAILS(FUSOR_ERROR_ARGUMENT, "has no data", SCAN());
+        in[p].data = (char *)right.data + 1;
+        FAILS(FUSOR_ERROR_ARGUMENT, "not aligned", SCAN());
+        in[p] = right;
+    }
+    for (int r = 0; r < 2; r++) {
+        out[r].flags = FUSOR_READONLY;
+        FAILS(FUSOR_ERROR_ARGUMENT, "is read-only", SCAN());
+        out[r].flags = 0;
+    }
+    in[2].flags = FUSOR_READONLY;
+    FAILS(FUSOR_ERROR_ARGUMENT, "input %n is read-only", SCAN());
+    in[2].flags = 0;
+    in[0].flags = in[1].flags = FUSOR_READONLY;
+    OK(SCAN());
+    OK(rt_scan_run(scan, &error));
+    rt_scan_free(scan);
+    cr_assert(n[0] == 1 && d[0] == 0 && y[T - 1][0] == 1);
+#undef SCAN
+    rt_exec_release(exec);
+}
+
 /* ---- threads, profiles, memory ---- */
 typedef struct caller {
     rt_exec *exec;

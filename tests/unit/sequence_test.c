@@ -300,7 +300,28 @@ Test(sequence, refuses_what_does_not_fit) {
     in[2].data = NULL;
     FAILS(SCAN(T, 2, states), FUSOR_ERROR_ARGUMENT, "input %c has no data");
     in[2].data = n->c;
-    in[0].shape[0] = out[0].shape[0] = 0;
+    for (int steps = T; steps >= 0; steps -= T) { /* where the last value of a state goes, too */
+        in[0].shape[0] = out[0].shape[0] = steps;
+        out[1].device = 1;
+        FAILS(SCAN(steps, 2, states), FUSOR_ERROR_DEVICE, "output %s is on device 1");
+        out[1].device = 0;
+        out[1].flags = 64;
+        FAILS(SCAN(steps, 2, states), FUSOR_ERROR_ARGUMENT, "output %s: flags 0x40");
+        out[1].flags = FUSOR_READONLY;
+        FAILS(SCAN(steps, 2, states), FUSOR_ERROR_ARGUMENT, "output %s is read-only");
+        out[1].flags = 0;
+        out[1].data = (char *)c + 1;
+        FAILS(SCAN(steps, 2, states), FUSOR_ERROR_ARGUMENT, "output %s: data is not aligned");
+        out[1].data = c;
+        in[1].data = NULL;
+        FAILS(SCAN(steps, 2, states), FUSOR_ERROR_ARGUMENT, "input %h has no data");
+        in[1].data = n->h;
+    }
+    out[0] = (fusor_buffer){.data = (char *)y + 1, .dtype = FUSOR_F32, .rank = 3, .shape = {T, B, H}};
+    in[0].shape[0] = T;
+    FAILS(SCAN(T, 2, states), FUSOR_ERROR_ARGUMENT, "output %y: data is not aligned");
+    out[0] = tensor(y[0][0], 3, 0, B, H);
+    in[0].shape[0] = 0;
     OK(fusor_executable_prepare_scan(n->exe, 0, 2, states, 3, in, 2, out, &call));
     fusor_call_free(call);
     FAILS(SCAN(0, 1, states), FUSOR_ERROR_ARGUMENT, "the last value of %s");
