@@ -154,15 +154,18 @@ static fusor_status copy_runs(fu_error *e, rt_queue *q, const runs *r, const fus
                               const fusor_buffer *to) {
     int64_t at[FUSOR_MAX_RANK] = {0}, a = 0, b = 0;
     const size_t bytes = (size_t)r->run_bytes;
+    fusor_status s = FUSOR_OK;
     do {
         const char *source = (const char *)from->data + a;
         char *dest = (char *)to->data + b;
         const rt_address f = (rt_address)(uintptr_t)source, t = (rt_address)(uintptr_t)dest;
-        FU_TRY(!from->device ? rt_queue_upload(q, e, t, source, bytes)
-               : !to->device ? rt_queue_download_later(q, e, dest, f, bytes)
-                             : rt_queue_copy(q, e, t, f, bytes));
-    } while (next_run(r, at, &a, &b));
-    return to->device ? FUSOR_OK : rt_queue_wait(q, e);
+        s = !from->device ? rt_queue_upload(q, e, t, source, bytes)
+            : !to->device ? rt_queue_download_later(q, e, dest, f, bytes)
+                          : rt_queue_copy(q, e, t, f, bytes);
+    } while (s == FUSOR_OK && next_run(r, at, &a, &b));
+    if (to->device) return s;
+    const fusor_status w = rt_queue_wait(q, e); /* after a failure too: nothing may arrive later */
+    return s == FUSOR_OK ? w : s;
 }
 
 /* ---- copies ---- */

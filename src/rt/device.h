@@ -66,7 +66,8 @@ fusor_status rt_queue_counters(rt_queue *q, fu_error *e, rt_address *out);
 void rt_device_trim(rt_device *d);
 
 /* Copies. upload: `from` may change when it returns. download: waits until it is done; to several ends:
- * rt_queue_download_later and one rt_queue_wait, until which `to` has not its contents. */
+ * rt_queue_download_later and one rt_queue_wait, until which `to` has not its contents; the wait is due where one of
+ * them failed, too: `to` is left alone only after it. */
 fusor_status rt_queue_upload(rt_queue *q, fu_error *e, rt_address to, const void *from, size_t bytes);
 fusor_status rt_queue_download(rt_queue *q, fu_error *e, void *to, rt_address from, size_t bytes);
 fusor_status rt_queue_download_later(rt_queue *q, fu_error *e, void *to, rt_address from, size_t bytes);

@@ -54,15 +54,22 @@ static fusor_status open_stage(rt_queue *q, fu_error *e, lane_kind k) {
     return FUSOR_OK;
 }
 
-/* The slot's copies are done: what came goes where it belongs, and the slot is empty. */
-static fusor_status empty_slot(rt_queue *q, fu_error *e, lane_kind k, int i) {
-    stage *s = &q->stage[k];
-    if (!s->slot[i].is_pending) return FUSOR_OK;
-    cu_result code = q->device->cu->cuEventSynchronize(s->slot[i].event);
-    s->slot[i].is_pending = false;
-    for (int p = 0; p < s->slot[i].n && code == CU_OK; p++)
+/* What came goes where it belongs, or is dropped: nothing may arrive after an error was told. */
+static void hand_over(stage *s, int i, bool has_come) {
+    for (int p = 0; p < s->slot[i].n && has_come; p++)
         memcpy(s->slot[i].pieces[p].to, s->slot[i].pieces[p].from, s->slot[i].pieces[p].bytes);
     s->slot[i].n = 0;
+}
+
+/* The slot's copies are done, and it is empty. */
+static fusor_status empty_slot(rt_queue *q, fu_error *e, lane_kind k, int i) {
+    const rt_cuda_api *cu = q->device->cu;
+    stage *s = &q->stage[k];
+    if (!s->slot[i].is_pending) return FUSOR_OK;
+    cu_result code = cu->cuEventSynchronize(s->slot[i].event);
+    s->slot[i].is_pending = false;
+    /* Some of it may be another thread's, which is not told of this failure. */
+    hand_over(s, i, code == CU_OK || cu->cuStreamSynchronize(q->lane[k].stream) == CU_OK);
     return code == CU_OK ? FUSOR_OK : device_fail(q->device, e, code, "waiting for a copy");
 }
 
@@ -97,10 +104,15 @@ static fusor_status take(rt_queue *q, fu_error *e, lane_kind k, size_t want, boo
 
 fusor_status stage_drain(rt_queue *q, fu_error *e) {
     stage *s = &q->stage[LANE_DOWN];
-    if (s->slot[s->at].n) FU_TRY(next_slot(q, e, LANE_DOWN));
-    for (int i = 0; i < STAGE_SLOTS; i++) FU_TRY(empty_slot(q, e, LANE_DOWN, (s->at + i) % STAGE_SLOTS));
-    q->lane[LANE_DOWN].done = q->lane[LANE_DOWN].issued; /* each of its copies was in a slot */
-    return FUSOR_OK;
+    fusor_status status = FUSOR_OK;
+    for (int i = 1; i < STAGE_SLOTS; i++) { /* the longest in use first */
+        const fusor_status one = empty_slot(q, e, LANE_DOWN, (s->at + i) % STAGE_SLOTS);
+        if (status == FUSOR_OK) status = one;
+    }
+    const fusor_status last = lane_finish(q, e, LANE_DOWN);
+    hand_over(s, s->at, last == FUSOR_OK);
+    s->used = 0;
+    return status == FUSOR_OK ? last : status;
 }
 
 void stage_free(rt_queue *q, bool is_current) {
@@ -232,8 +244,8 @@ static fusor_status download(rt_queue *q, fu_error *e, void *to, rt_address from
     /* Not before what is on its way: that may be for the same memory. */
     const lane *down = &q->lane[LANE_DOWN];
     if (bytes <= SMALL_BYTES && down->issued == down->done) return small_download(q, e, to, from, bytes);
-    FU_TRY(download_later(q, e, to, from, bytes));
-    return stage_drain(q, e);
+    const fusor_status s = download_later(q, e, to, from, bytes), drained = stage_drain(q, e);
+    return s == FUSOR_OK ? drained : s;
 }
 
 fusor_status rt_queue_download(rt_queue *q, fu_error *e, void *to, rt_address from, size_t bytes) {

@@ -116,7 +116,7 @@ void queue_issued(rt_queue *q, lane_kind k);
 fusor_status lane_finish(rt_queue *q, fu_error *e, lane_kind k);
 
 /* ---- device_copy.c ---- */
-/* Hands what came from the device on to where it belongs. */
+/* Hands what came from the device on to where it belongs; after a failure too nothing is on its way any more. */
 fusor_status stage_drain(rt_queue *q, fu_error *e);
 void stage_free(rt_queue *q, bool is_current);
 /* Pinned memory that nobody uses goes back to the driver; the device's context is current, its pool's lock held. */

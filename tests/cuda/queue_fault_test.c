@@ -94,6 +94,43 @@ Test(queue, an_error_of_one_call) {
     rt_queue_free(q);
 }
 
+/* After an error nothing arrives in memory that may be another's by then; what other calls wait for does. */
+static int fail_a_download(void) {
+    enum { N = 3 << 20, FEW = 100000 }; /* two slots; a part of one */
+    rt_queue *q = open_queue();
+    char *to = malloc(N), *few = malloc(FEW);
+    rt_address x;
+    OK(rt_queue_get(q, &error, N, &x));
+    OK(rt_queue_fill(q, &error, x, 7, N));
+    OK(rt_queue_download_later(q, &error, few, x, FEW));
+    if (rt_queue_download(q, &error, to, x, N) != FUSOR_ERROR_DEVICE) return 1;
+    if (few[0] != 7 || few[FEW - 1] != 7) return 2;
+    memset(to, 1, N);
+    memset(few, 1, FEW);
+    OK(rt_queue_wait(q, &error));
+    if (few[0] != 1) return 3;
+    for (int i = 0; i < N; i++)
+        if (to[i] != 1) return 4;
+    OK(rt_queue_download(q, &error, to, x, N));
+    for (int i = 0; i < N; i++)
+        if (to[i] != 7) return 5;
+    rt_queue_put(q, x);
+    rt_queue_free(q);
+    free(to);
+    free(few);
+    return 0;
+}
+
+Test(queue, nothing_arrives_after_an_error) {
+    static const char *const faults[] = {"cuMemcpyDtoHAsync_v2:2=1", "cuMemcpyDtoHAsync_v2:3=1", "cuEventRecord:2=1",
+                                         "cuEventSynchronize:1=1", "cuStreamSynchronize:1=1"};
+    for (size_t f = 0; f < sizeof faults / sizeof *faults; f++) {
+        on_fake("FAKECUDA_FAIL", faults[f], NULL);
+        const int got = in_child(fail_a_download);
+        cr_assert_eq(got, 0, "%s: %d", faults[f], got);
+    }
+}
+
 /* What kernels find wrong is an error of a wait. */
 Test(queue, memory_that_nobody_has) {
     on_fake(NULL);
