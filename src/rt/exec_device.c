@@ -65,7 +65,7 @@ fusor_status exec_device_start(core *c, fu_error *e) {
     d->group = fu_calloc((size_t)c->n_steps + 1, sizeof *d->group);
     if (!d->kernel || !d->kernels_use || !d->literal_at || !d->each || !d->group)
         return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for an executable");
-    for (int i = 0; i < c->n_steps; i++) d->group[i] = exec_device_group(c, i);
+    for (int i = 0; i < c->n_steps; i += d->group[i]) d->group[i] = exec_device_group(c, i);
     find_uses(c);
     FU_TRY(load_kernels(c, e));
     return make_literals(c, e);

@@ -48,7 +48,7 @@ struct device_core {
     atomic_int profile_entry[2]; /* of uploads, of downloads; as core.profile_entry */
     _Atomic(loaded_kernel *) pack[PACK_TYPES][PACK_RANKS];
     _Atomic(loaded_kernel *) *each; /* by step: the kernel for many sets; its device NULL: cannot be had */
-    int *group;                     /* by step: how many steps from there on may be one launch */
+    int *group;                     /* by step that begins a launch: of how many steps it may be */
 };
 
 /* A pair of marks around one piece of the device's work, while a profile is on. */
