@@ -54,8 +54,10 @@ struct device_core {
 /* A pair of marks around one piece of the device's work, while a profile is on. */
 enum { MARK_UPLOAD = -1, MARK_DOWNLOAD = -2 };
 typedef struct device_mark {
-    int from, to;
-    int what; /* step, or MARK_ */
+    int from, to; /* to -1: it did not come to that, and counts for nothing */
+    int what;     /* step, or MARK_ */
+    int n;        /* kernels of the launch: of `sets`, or of the steps from `what` on */
+    const struct device_item *sets;
     size_t bytes;
 } device_mark;
 
@@ -122,6 +124,8 @@ void exec_device_table_free(const core *c, device_table *t);
 void exec_device_profile_start(frame *f);
 int exec_device_mark_begin(frame *f, int what, size_t bytes);
 void exec_device_mark_end(frame *f, int mark);
+/* Of one launch for all items, whose time is shared out evenly. Those of several frames are borrowed until close. */
+void exec_device_mark_end_all(const device_item *item, int n, int mark);
 void exec_device_profile_close(frame *f, bool counts);
 
 /* exec_device_copy.c: elements of buffers of any device, strided or not.

@@ -29,12 +29,20 @@ int exec_device_mark_begin(frame *f, int what, size_t bytes) {
         d->mark_room = room;
     }
     device_mark *m = &d->mark[d->n_marks];
-    *m = (device_mark){.to = -1, .what = what, .bytes = bytes};
+    *m = (device_mark){.to = -1, .what = what, .n = 1, .bytes = bytes};
     return mark(f, &m->from) ? d->n_marks++ : -1;
 }
 
 void exec_device_mark_end(frame *f, int number) {
     if (number >= 0 && !mark(f, &f->device->mark[number].to)) f->device->mark[number].to = -1;
+}
+
+void exec_device_mark_end_all(const device_item *item, int n, int number) {
+    exec_device_mark_end(item[0].f, number);
+    if (number < 0) return;
+    device_mark *m = &item[0].f->device->mark[number];
+    m->n = n;
+    m->sets = item[0].f == item[n - 1].f ? NULL : item;
 }
 
 static void count_transfer(frame *f, const device_mark *m, int64_t begin_ns, int64_t end_ns) {
@@ -62,11 +70,14 @@ void exec_device_profile_close(frame *f, bool counts) {
     bool is_done = rt_queue_wait(f->x->core->options.queue, &ignored) == FUSOR_OK;
     for (int i = 0; i < d->n_marks; i++) {
         const device_mark *m = &d->mark[i];
-        if (m->to < 0 || rt_queue_between(f->x->core->options.queue, &ignored, m->from, m->to, &ns) != FUSOR_OK ||
+        const int to = m->to < 0 ? m->from : m->to; /* asking is what frees them, half a pair too */
+        if (rt_queue_between(f->x->core->options.queue, &ignored, m->from, to, &ns) != FUSOR_OK || m->to < 0 ||
             !is_done || !counts)
             continue;
         if (m->what < 0) count_transfer(f, m, at, at + ns);
-        else exec_profile_step(f, d->profile, m->what, at, at + ns);
+        for (int k = 0; k < m->n && m->what >= 0; k++)
+            exec_profile_step(m->sets ? m->sets[k].f : f, d->profile, m->what + (m->sets ? 0 : k), at + ns * k / m->n,
+                              at + ns * (k + 1) / m->n);
         at += ns;
     }
     if (counts && atomic_load_explicit(&d->profile->on, memory_order_relaxed) == RT_PROFILE_EVENTS)

@@ -194,7 +194,7 @@ fusor_status exec_device_run_as_one(const core *c, fu_error *e, device_table *t,
     for (int i = 0; i < n; i++) FU_TRY(aim_kernel(item[i].f, e, item[i].step));
     const int mark = exec_device_mark_begin(item[0].f, item[0].step, 0);
     FU_TRY(exec_device_launch_each(c, e, t, item, n, &is_done));
-    exec_device_mark_end(item[0].f, mark);
+    if (is_done) exec_device_mark_end_all(item, n, mark);
     for (int i = 0; i < n; i++) {
         if (is_done) note_outputs(item[i].f, item[i].step);
         else FU_TRY(run_kernel(item[i].f, e, item[i].step));

@@ -476,6 +476,33 @@ Test(device_exec, a_profile_has_steps_and_transfers) {
     rt_profile_free(p);
 }
 
+/* A call that fails between the marks of a launch gives back the first. */
+Test(device_exec, a_profile_of_calls_that_fail) {
+    ONLY_ON_THE_FAKE_DRIVER();
+    setenv("FAKECUDA_FAIL", "cuLaunchKernel:*=1", 1);
+    if (!begin()) return;
+    static _Atomic(rt_profile *) profile;
+    rt_profile *p = rt_profile_new();
+    atomic_store(&profile, p);
+    atomic_store(&p->on, RT_PROFILE_COUNTS);
+    rt_exec *x = build(&error, cache, two_products,
+                       (setup){.level = rt_device_get_info(rt_queue_device(queue))->target.level,
+                               .n_threads = 1,
+                               .queue = queue,
+                               .profile = &profile});
+    float a[64] = {0}, y[64], s[8];
+    fusor_buffer in[3] = {here(a, 2, 8, 8), here(a, 2, 8, 8), here(a, 2, 8, 8)},
+                 out[2] = {here(y, 2, 8, 8), here(s, 1, 8, 0)};
+    long events = 0;
+    for (int i = 0; i < 4; i++) {
+        FAILS(FUSOR_ERROR_DEVICE, "launching", rt_exec_call(x, &error, 3, in, 2, out));
+        if (i == 1) events = fake_live("event");
+    }
+    cr_assert_eq(fake_live("event"), events);
+    rt_exec_release(x);
+    rt_profile_free(p);
+}
+
 Test(device_exec, peak_bytes_are_the_device_s) {
     if (!begin()) return;
     rt_exec *x = compile(
