@@ -49,6 +49,7 @@ static int write_entry(rt_cache *c, const cache_wish *w, const fusor_codegen_res
             problem = rt_dir_write(&again, w->file, parts, RT_ENTRY_PARTS);
             /* Other threads may be using the descriptor: it keeps its number and gets the new directory. */
             if (dup3(again.fd, c->dir.fd, O_CLOEXEC) < 0) problem = errno;
+            rt_cubins_follow(c->cubins, &again);
             rt_dir_close(&again);
         }
     }

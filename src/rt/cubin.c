@@ -32,6 +32,10 @@ rt_cubins *rt_cubins_new(const rt_dir *d, bool reads, bool writes) {
     return NULL;
 }
 
+void rt_cubins_follow(const rt_cubins *c, const rt_dir *d) {
+    if (c) (void)dup3(d->fd, c->dir.fd, O_CLOEXEC); /* it keeps its number: other threads may be using it */
+}
+
 rt_cubins *rt_cubins_keep(rt_cubins *c) {
     if (c) atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
     return c;

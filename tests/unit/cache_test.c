@@ -3,6 +3,7 @@
  * right. Code generation is a fake that makes `mov eax, VALUE; ret` of the description "value VALUE". */
 #include "rt/cache.h"
 #include "rt/cache_entry.h"
+#include "rt/cache_internal.h"
 #include "base/hash.h"
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -85,7 +86,8 @@ static fusor_status get_text(rt_cache *c, const char *text, rt_kernel **out, rt_
     uint8_t key[IR_KEY_BYTES];
     ir_kernel_key(text, strlen(text), "test", key);
     fu_error_clear(&error);
-    return rt_cache_get_text(c, &error, text, strlen(text), (ir_target){IR_LEVEL_V2, 0}, "fk_fake", key, 1, out, outcome);
+    return rt_cache_get_text(c, &error, text, strlen(text), (ir_target){IR_LEVEL_V2, 0}, "fk_fake", key, 1, out,
+                             outcome);
 }
 
 static int call(const rt_kernel *k) { return k->fn(NULL, 0, 0); }
@@ -326,6 +328,21 @@ Test(cache, bad_files_under_the_name) {
     rt_cache_close(c);
 }
 
+/* Machine code of a GPU, as a driver would leave it. */
+static const rt_cubin_driver driver = {.cc = 90, .version = 13000};
+static void keep_cubin(const rt_cache *c, int number) {
+    const uint8_t key[IR_KEY_BYTES] = {(uint8_t)number};
+    static const char code[1000];
+    rt_cubin_write(c->cubins, key, "text", 4, &driver, code, sizeof code);
+}
+static bool has_cubin(const rt_cache *c, int number) {
+    const uint8_t key[IR_KEY_BYTES] = {(uint8_t)number};
+    size_t bytes;
+    void *data = rt_cubin_read(c->cubins, key, "text", 4, &driver, &bytes);
+    fu_free(data);
+    return data != NULL;
+}
+
 Test(cache, removed_directory_is_made_again) {
     char path[256], command[300];
     snprintf(path, sizeof path, "%s/a/b", dir);
@@ -336,9 +353,11 @@ Test(cache, removed_directory_is_made_again) {
     want(c, 1);
     cr_assert_eq(system(command), 0);
     cr_assert_eq(want(c, 2), RT_CACHE_COMPILED);
+    keep_cubin(c, 1);
     rt_cache_close(c);
     c = open_with(o);
     cr_assert_eq(want(c, 2), RT_CACHE_DISK);
+    cr_assert(has_cubin(c, 1));
     cr_assert_eq(n_warnings, 0, "%s", last_warning);
     rt_cache_close(c);
     struct stat st;
