@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TOUCH_SECONDS = 3600 };
+enum { TOUCH_SECONDS = 3600, LOOKS_PER_LIMIT = 32 };
 #define CHECKED_FROM (offsetof(rt_cubin_header, checksum) + 16)
 #define DRIVER_FILE  "/proc/driver/nvidia/version"
 
@@ -19,6 +19,8 @@ struct rt_cubins {
     atomic_int refs;
     bool reads, writes;
     rt_dir dir; /* a descriptor of its own */
+    uint64_t max_bytes;
+    atomic_uint_fast64_t written; /* bytes since the directory was looked through */
 };
 
 rt_cubins *rt_cubins_new(const rt_dir *d, bool reads, bool writes) {
@@ -30,6 +32,12 @@ rt_cubins *rt_cubins_new(const rt_dir *d, bool reads, bool writes) {
     if (c->dir.fd >= 0) return c;
     fu_free(c);
     return NULL;
+}
+
+void rt_cubins_limit(rt_cubins *c, uint64_t max_bytes) {
+    if (!c) return;
+    c->max_bytes = max_bytes;
+    atomic_init(&c->written, max_bytes); /* the first write looks */
 }
 
 void rt_cubins_follow(const rt_cubins *c, const rt_dir *d) {
@@ -99,6 +107,14 @@ static bool is_wanted(const rt_cubin_header *h, const uint8_t key[IR_KEY_BYTES],
 }
 
 /* ---- files ---- */
+/* What the cache counts are its entries: a new driver makes machine code for all that are there, and no entry. */
+static void note_written(const rt_cubins *c, size_t bytes) {
+    atomic_uint_fast64_t *written = (void *)(uintptr_t)&c->written; /* all else stays as it is */
+    if (!c->max_bytes || atomic_fetch_add(written, bytes) + bytes <= c->max_bytes / LOOKS_PER_LIMIT) return;
+    atomic_store(written, 0);
+    (void)rt_dir_evict(&c->dir, c->max_bytes, c->max_bytes / 10 * 9, 0, false, false, NULL, NULL, NULL);
+}
+
 /* Once an hour, so that eviction knows what is used. */
 static void touch(const rt_cubins *c, const char *name, int64_t mtime_s) {
     int64_t age_s = time(NULL) - mtime_s;
@@ -149,7 +165,8 @@ void rt_cubin_write(const rt_cubins *c, const uint8_t key[IR_KEY_BYTES], const c
     memcpy(whole + sizeof *h, cubin, bytes);
     fu_hash128(whole + CHECKED_FROM, all - CHECKED_FROM, h->checksum);
     name_of(key, by, name);
-    (void)rt_dir_write(&c->dir, name, &(fu_part){whole, all}, 1); /* a full disk: the next process makes it again */
+    /* A full disk: the next process makes it again. */
+    if (rt_dir_write(&c->dir, name, &(fu_part){whole, all}, 1) == 0) note_written(c, all);
     fu_free(whole);
 }
 

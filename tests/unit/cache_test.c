@@ -646,6 +646,22 @@ Test(cache, least_recently_used_goes) {
     cr_assert(exists(0) && exists(11) && !exists(1) && !exists(6) && exists(9));
 }
 
+/* A new driver makes machine code of all kernels, and no new entry. */
+Test(cache, cubins_keep_to_the_limit) {
+    rt_cache_options o = options();
+    o.max_bytes = 20000;
+    rt_cache *c = open_with(o);
+    want(c, 1);
+    age(1, 5000);
+    for (int i = 1; i <= 60; i++) keep_cubin(c, i);
+    int64_t n_left = 0;
+    for (int i = 1; i <= 60; i++) n_left += has_cubin(c, i);
+    cr_assert(n_left >= 10 && n_left <= 15, "%lld", (long long)n_left);
+    cr_assert(has_cubin(c, 60));
+    cr_assert(!exists(1));
+    rt_cache_close(c);
+}
+
 Test(cache, mtime_is_touched_once_an_hour) {
     rt_cache *c = open_cache();
     want(c, 1);
