@@ -31,10 +31,12 @@ static void install(void) { pthread_atfork(prepare, in_parent, in_child); }
 void rt_fork_add(rt_fork_hook *hook) {
     pthread_once(&once, install);
     pthread_mutex_lock(&lock);
-    hook->next = hooks;
-    hook->link = &hooks;
-    if (hooks) hooks->link = &hook->next;
-    hooks = hook;
+    if (!hook->link) { /* else the parent was just adding it: the child's pthread_once begins anew */
+        hook->next = hooks;
+        hook->link = &hooks;
+        if (hooks) hooks->link = &hook->next;
+        hooks = hook;
+    }
     pthread_mutex_unlock(&lock);
 }
 
@@ -42,7 +44,9 @@ static void take(void *mutex) { pthread_mutex_lock(mutex); }
 static void drop(void *mutex) { pthread_mutex_unlock(mutex); }
 
 void rt_fork_guard(rt_fork_hook *hook, pthread_mutex_t *mutex) {
-    *hook = (rt_fork_hook){.prepare = take, .parent = drop, .child = drop, .user = mutex};
+    hook->prepare = take; /* and its place in the list stays, where it has one */
+    hook->parent = hook->child = drop;
+    hook->user = mutex;
     rt_fork_add(hook);
 }
 
@@ -50,5 +54,6 @@ void rt_fork_remove(rt_fork_hook *hook) {
     pthread_mutex_lock(&lock);
     *hook->link = hook->next;
     if (hook->next) hook->next->link = hook->link;
+    hook->link = NULL;
     pthread_mutex_unlock(&lock);
 }

@@ -16,9 +16,9 @@ typedef struct rt_fork_hook {
     void (*child)(
         void *user); /* in the child: release and repair; only async-signal-safe work and memory that is there */
     void *user;
-    struct rt_fork_hook *next, **link;
+    struct rt_fork_hook *next, **link; /* link NULL: it is in no list */
 } rt_fork_hook;
-/* The hook's memory is borrowed until it is removed. Any thread. */
+/* The hook's memory is borrowed until it is removed. One that is there already is not added again. Any thread. */
 void rt_fork_add(rt_fork_hook *hook);
 void rt_fork_remove(rt_fork_hook *hook);
 /* For state that a lock makes whole: the lock is held over every fork. */

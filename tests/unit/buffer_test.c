@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* buffer_test.c: alignment, reuse, callbacks, foreign pointers, threads, forks. */
 #include "rt/buffer.h"
+#include "rt/fork.h"
 #include "base/arena.h"
 #include "rt/exec.h"
 #include <criterion/criterion.h>
@@ -134,6 +135,34 @@ static void *churn(void *arg) {
     }
     return arg;
 }
+/* As in a child whose parent was just adding it. */
+static int n_called;
+static void note_fork(void *user) { n_called += *(int *)user; }
+Test(buffer, a_fork_hook_is_there_once) {
+    static rt_fork_hook before, hook, guard;
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    int one = 1;
+    before = hook = (rt_fork_hook){.parent = note_fork, .child = note_fork, .user = &one};
+    rt_fork_add(&before);
+    for (int i = 0; i < 2; i++) {
+        rt_fork_guard(&guard, &mutex);
+        rt_fork_add(&hook);
+    }
+    for (int round = 0; round < 2; round++) {
+        n_called = 0;
+        pid_t pid = fork();
+        if (pid == 0) _exit(n_called);
+        int status;
+        cr_assert(pid > 0 && waitpid(pid, &status, 0) == pid);
+        cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 2 - round && n_called == 2 - round);
+        if (round == 0) rt_fork_remove(&hook);
+    }
+    rt_fork_add(&hook); /* again */
+    rt_fork_remove(&guard);
+    rt_fork_remove(&before);
+    rt_fork_remove(&hook);
+}
+
 Test(buffer, threads_and_forks) {
     pthread_t t[3];
     for (int i = 0; i < 3; i++) pthread_create(&t[i], NULL, churn, NULL);
