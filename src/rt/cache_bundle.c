@@ -131,7 +131,7 @@ static int write_bundle(const char *bundle, rt_bundle_slot *slot, void *const *d
     return failed == ESPIPE ? ENOTSUP : failed; /* a device is not replaced, nor /dev/stdout */
 }
 
-/* Names are hex digits of the keys and sorted, so name order is key order. */
+/* Names are hex digits of the keys and sorted, so name order is key order; what lies under another name is no hit. */
 static fusor_status export_names(fu_error *e, const rt_dir *d, char *const *names, size_t n_names, const char *bundle,
                                  int64_t *n_out) {
     size_t n = 0;
@@ -142,7 +142,10 @@ static fusor_status export_names(fu_error *e, const rt_dir *d, char *const *name
         size_t bytes;
         rt_entry entry;
         if (rt_dir_read(d, names[i], RT_ENTRY_MAX_BYTES, &data[n], &bytes, NULL)) continue;
-        if (rt_entry_decode(data[n], bytes, &entry) || strcmp(entry.head->build_id, rt_build_id()) != 0) {
+        char key[2 * IR_KEY_BYTES + 1];
+        bool is_good = !rt_entry_decode(data[n], bytes, &entry) && strcmp(entry.head->build_id, rt_build_id()) == 0;
+        if (is_good) rt_key_text(entry.head->key, key);
+        if (!is_good || strncmp(key, names[i], 2 * IR_KEY_BYTES) != 0) {
             fu_free(data[n]);
             data[n] = NULL;
             continue;
