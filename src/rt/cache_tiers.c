@@ -79,7 +79,7 @@ bool cache_try_dir(rt_cache *c, fu_error *e, cache_wish *w, const rt_dir *d, boo
                    fusor_status *status) {
     void *data;
     size_t bytes;
-    int64_t mtime_s;
+    int64_t mtime_s = 0;
     bool is_bad = false, found = false;
     int problem = rt_dir_read(d, w->file, RT_ENTRY_MAX_BYTES, &data, &bytes, &mtime_s);
     if (problem == ENOENT || problem == ENOMEM) return false;

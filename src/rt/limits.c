@@ -259,10 +259,8 @@ static void keep(const rt_limits *l, const char *dir) {
         (void)json_object_set_new(peaks, rt_limit_type_names[i], json_real(l->peak[i]));
     for (int i = 0; i < RT_LIMIT_LEVELS; i++)
         (void)json_object_set_new(bandwidths, rt_limit_level_names[i], json_real(l->bandwidth[i]));
-    if (d) {
-        (void)json_object_set_new(d, "peak", peaks);
-        (void)json_object_set_new(d, "bandwidth", bandwidths);
-    }
+    (void)json_object_set_new(d, "peak", peaks); /* frees it, where d is NULL */
+    (void)json_object_set_new(d, "bandwidth", bandwidths);
     char text[2048];
     size_t n = d ? json_dumpb(d, text, sizeof text, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) : 0;
     json_decref(d);
