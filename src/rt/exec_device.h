@@ -22,10 +22,11 @@
 
 enum { ON_HOST = 1, ON_DEVICE = 2 }; /* where the contents of a plan buffer are, at some point of a call */
 
-/* A kernel that no step of the plan is: its text, and what the device loaded of it. */
+/* A kernel that no step of the plan is, and what the device loaded of it. */
 typedef struct loaded_kernel {
     rt_kernel *kernel;
     rt_device_kernel *device;
+    ir_kernel *text; /* of a copy's; else NULL */
 } loaded_kernel;
 enum { PACK_TYPES = 5, PACK_RANKS = 9 }; /* of elements: 1, 2, 4, 8 bytes, bool */
 

@@ -50,18 +50,24 @@ void exec_device_pack_free(loaded_kernel *p) {
     if (!p) return;
     rt_device_kernel_release(p->device);
     rt_kernel_release(p->kernel);
+    fu_free(p->text);
     fu_free(p);
 }
 
 /* By two threads at once at worst; one of them is kept. */
-static fusor_status find(const core *c, fu_error *e, const ir_kernel *k, int type, int n_dims, loaded_kernel **out) {
+static fusor_status find(const core *c, fu_error *e, int type, int n_dims, loaded_kernel **out) {
     _Atomic(loaded_kernel *) *slot = &c->device->pack[type][n_dims];
     loaded_kernel *have = atomic_load_explicit(slot, memory_order_acquire);
     if (!have) {
         rt_cache_outcome outcome;
         loaded_kernel *made = fu_calloc(1, sizeof *made);
-        if (!made) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a kernel");
-        fusor_status s = rt_cache_get(c->cache, e, k, 1, &made->kernel, &outcome);
+        if (made) made->text = fu_malloc(sizeof *made->text); /* 50 KB: too much for a caller's thread stack */
+        if (!made || !made->text) {
+            fu_free(made);
+            return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a kernel");
+        }
+        describe(c, made->text, type, n_dims);
+        fusor_status s = rt_cache_get(c->cache, e, made->text, 1, &made->kernel, &outcome);
         if (s == FUSOR_OK) s = rt_device_kernel_get(c->device->device, e, made->kernel, &made->device);
         if (s != FUSOR_OK) {
             exec_device_pack_free(made);
@@ -80,7 +86,6 @@ fusor_status exec_device_pack(const core *c, fu_error *e, const fusor_buffer *b,
     int64_t size[8], stride[16];
     void *at[2] = {b->data, b->data};
     loaded_kernel *found = NULL;
-    ir_kernel k;
     for (int d = 0; d < l.n; d++) {
         const int from = l.n - 1 - d;
         size[d] = l.size[from];
@@ -93,13 +98,12 @@ fusor_status exec_device_pack(const core *c, fu_error *e, const fusor_buffer *b,
         const size_t bytes = (size_t)(l.n ? l.size[0] : 1) * (size_t)ir_dtypes[b->dtype].bytes;
         return rt_queue_copy(c->options.queue, e, (rt_address)(uintptr_t)at[1], (rt_address)(uintptr_t)at[0], bytes);
     }
-    describe(c, &k, type, l.n);
-    FU_TRY(find(c, e, &k, type, l.n, &found));
+    FU_TRY(find(c, e, type, l.n, &found));
     uint64_t words[IR_GPU_WORDS + 2 + 8 + 16];
     ir_gpu_launch plan;
-    ir_gpu_plan(&k, size, &plan);
-    ir_gpu_param(&k, &(ir_kernel_args){.buffer = at, .size = size, .stride = stride}, &plan, 0, words);
-    rt_launch launch = {.kernel = found->device, .param = words, .param_bytes = (size_t)ir_gpu_words(&k) * 8};
+    ir_gpu_plan(found->text, size, &plan);
+    ir_gpu_param(found->text, &(ir_kernel_args){.buffer = at, .size = size, .stride = stride}, &plan, 0, words);
+    rt_launch launch = {.kernel = found->device, .param = words, .param_bytes = (size_t)ir_gpu_words(found->text) * 8};
     memcpy(launch.grid, plan.grid[0], sizeof launch.grid);
     memcpy(launch.block, plan.block[0], sizeof launch.block);
     return rt_queue_launch(c->options.queue, e, &launch);
