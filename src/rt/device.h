@@ -54,9 +54,9 @@ fusor_status rt_queue_new(rt_device *d, fu_error *e, rt_queue **out);
 void rt_queue_free(rt_queue *q); /* waits; NULL is allowed */
 rt_device *rt_queue_device(const rt_queue *q);
 
-/* Memory of the device's pool, 256-byte aligned, for work that is put on q from now on. It may be given back (to the
- * same queue) while work that was put on q before uses it still. bytes 0 counts as 1. Errors: MEMORY, with bytes wanted
- * and free. */
+/* Memory of the device's pool, 256-byte aligned, for work that is put on q from now on. It is given back to the same
+ * queue, and may be while work that was put on q before uses it still. bytes 0 counts as 1. Errors: MEMORY, with bytes
+ * wanted and free. */
 fusor_status rt_queue_get(rt_queue *q, fu_error *e, size_t bytes, rt_address *out);
 void rt_queue_put(rt_queue *q, rt_address at); /* 0 is allowed */
 /* The queue's RT_QUEUE_COUNTERS u32, which are 0: each kernel that counts in them leaves them so. */

@@ -194,25 +194,9 @@ fusor_status rt_queue_get(rt_queue *q, fu_error *e, size_t bytes, rt_address *ou
     return s;
 }
 
-/* Memory that was got from another queue: that one's work is waited for, then it is nobody's. */
-static void leave_owner(rt_queue *q, rt_address at) {
-    rt_device *d = q->device;
-    pthread_mutex_lock(&d->pool_lock);
-    block *b = find(d, at);
-    rt_queue *owner = b && b->is_held && b->owner != q ? b->owner : NULL;
-    pthread_mutex_unlock(&d->pool_lock);
-    fu_error *ignored = owner ? fu_malloc(sizeof *ignored) : NULL;
-    if (!ignored) return;
-    fu_error_clear(ignored);
-    fusor_status s = rt_queue_wait(owner, ignored);
-    (void)s; /* the owner's next call says it again */
-    fu_free(ignored);
-}
-
 void rt_queue_put(rt_queue *q, rt_address at) {
     rt_device *d = q->device;
     if (!at || rt_cuda_is_forked()) return;
-    leave_owner(q, at);
     pthread_mutex_lock(&q->lock);
     pthread_mutex_lock(&d->pool_lock);
     block *b = find(d, at);

@@ -413,7 +413,7 @@ Test(queue, memory_comes_again) {
     OK(rt_queue_wait(q, &error));
     OK(rt_queue_get(other, &error, 5000, &c)); /* it is done */
     cr_assert_eq(a, c);
-    rt_queue_put(q, c); /* of another queue: allowed */
+    rt_queue_put(other, c);
     rt_queue_put(other, b);
     OK(rt_queue_wait(other, &error));
     OK(rt_device_free_bytes(device, &error, &free_before));
