@@ -2,6 +2,7 @@
 /* exec_device_profile.c: the device's time of steps and transfers, while a profile is on: a pair of marks around each,
  * read when the call's work is done. The profile then makes every call wait. A mark that cannot be made is one entry
  * less, never an error. */
+#include "base/small.h"
 #include "rt/exec_device.h"
 
 void exec_device_profile_start(frame *f) {

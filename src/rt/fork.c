@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* fork.c: the list of fork hooks and its pthread_atfork handlers. */
+#include "base/small.h"
 #include "rt/fork.h"
 #include <stddef.h>
 
