@@ -188,6 +188,7 @@ static void epilogue_loop(contract *c, LLVMValueRef row, LLVMValueRef m, LLVMVal
                           LLVMValueRef to, bool is_masked) {
     emit *e = c->e;
     em_loop l = em_for(e, from, to, num(c, e->lanes));
+    if (e->lanes == 1) em_loop_is_rare(e, &l);
     contract_point at = {c,
                          m,
                          em_add(e, n0, l.i),

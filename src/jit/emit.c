@@ -203,6 +203,15 @@ em_loop em_for(emit *e, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef step)
     return l;
 }
 
+void em_loop_is_rare(emit *e, const em_loop *l) {
+    static const char name[] = "branch_weights", kind[] = "prof";
+    LLVMMetadataRef weights[3] = {LLVMMDStringInContext2(e->ctx, name, sizeof name - 1),
+                                  LLVMValueAsMetadata(LLVMConstInt(e->t_i32, 1, 0)),
+                                  LLVMValueAsMetadata(LLVMConstInt(e->t_i32, 16, 0))};
+    LLVMSetMetadata(LLVMGetBasicBlockTerminator(l->head), LLVMGetMDKindIDInContext(e->ctx, kind, sizeof kind - 1),
+                    LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, weights, 3)));
+}
+
 LLVMValueRef em_loop_phi(emit *e, em_loop *l, LLVMValueRef initial) {
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b), before = LLVMGetIncomingBlock(l->i, 0);
     LLVMPositionBuilderBefore(e->b, l->i);

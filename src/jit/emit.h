@@ -158,6 +158,8 @@ typedef struct em_loop {
  * the loop. Values that change across iterations live in allocas (em_alloca; the back end keeps them in memory under
  * optnone) or in phis made by em_loop_phi. */
 em_loop em_for(emit *e, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef step);
+/* Its body runs less often than other loops': it need not have registers for its constants. */
+void em_loop_is_rare(emit *e, const em_loop *l);
 LLVMValueRef em_loop_phi(emit *e, em_loop *l, LLVMValueRef initial); /* call right after em_for */
 void em_loop_next(
     emit *e, LLVMValueRef phi,

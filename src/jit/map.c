@@ -247,6 +247,7 @@ static void emit_few(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end) {
     const int lanes = e->lanes;
     if (!e->level->has_mask) e->lanes = 1;
     em_loop l = em_for(e, begin, end, em_i64s(e, e->lanes));
+    em_loop_is_rare(e, &l);
     map_emit_step(e, m, l.i, e->lanes > 1 ? em_mask(e, em_sub(e, end, l.i)) : NULL, false);
     em_end(e, &l);
     e->lanes = lanes;

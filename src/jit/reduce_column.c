@@ -33,6 +33,7 @@ static LLVMValueRef value_at(column *w, int j, LLVMValueRef partial, LLVMValueRe
 static void for_columns(column *w, LLVMValueRef from, int vectors, bool is_masked, LLVMValueRef end) {
     emit *e = w->r->e;
     em_loop l = em_for(e, from, end, em_i64s(e, (int64_t)vectors * e->lanes));
+    if (e->lanes == 1) em_loop_is_rare(e, &l);
     w->step(w, l.i, vectors, is_masked ? em_mask(e, em_sub(e, end, l.i)) : NULL);
     em_end(e, &l);
 }

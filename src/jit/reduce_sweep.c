@@ -320,6 +320,7 @@ static void rest_in_memory(red_sweep *s, LLVMValueRef from) {
     em_end(e, &l);
     e->lanes = 1;
     l = em_for(e, em_add(e, from, whole), r->end, em_i64s(e, 1));
+    em_loop_is_rare(e, &l);
     step_in_memory(s, l.i, NULL);
     em_end(e, &l);
     e->lanes = lanes;
