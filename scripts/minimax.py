@@ -136,17 +136,21 @@ def fit_quarters(name, f, n):
     print_pieces(name, worst, rows, "QUARTER_COLUMNS")
 
 
-def fit_units(name, f, n):
-    """The same in 8 pieces, h = a - i. From 2.5 on errors are made small beside f(a), so that none changes its sign."""
-    rows, worst = [], mpf(0)
-    for i in range(7):
-        h = chebyshev(mpf(-1) / 2 if i else mpf(0), mpf(1) / 2, 100)
-        weight = [1 / f(i + x) if i > 2 else i + x for x in h]
-        c, left = fit_rounded([[x ** j for x in h] for j in range(n)], [f(i + x) for x in h], weight, 24, None, 12)
-        rows.append(c)
-        worst = max([worst] + [abs(t * (i + x)) for t, x in zip(left, h)])
-    rows.append([mpf(0)] * n)
-    print_pieces(name, worst, rows, "UNITS", "UNITS")
+def fit_fours(name, f, n):
+    """f(a) = (.. (c[n - 1] h + c[n - 2]) h + ..) h + c[0], h = a - (i + 1) w, in 4 pieces, number i from i w to (i + 1) w,
+    with w = 93 / 64. c[0] of the last one is 0, so that f(4 w) is exactly 0, and f(a) - f(4 w) is what it fits.
+    Errors count as those of a f(a), below 1 as those of f(a), so that tiny a have few, and in the last piece by
+    1 / (100 sqrt(f(a))) more, so that none changes its sign."""
+    rows, worst, w = [], mpf(0), mpf(93) / 64
+    for i in range(4):
+        h, end = chebyshev(-w, mpf(0), 120), (i + 1) * w
+        first = 1 if i == 3 else 0
+        g = [f(end + x) - first * f(end) for x in h]
+        weight = [max(end + x, mpf(1)) + first / (100 * sqrt(f(end + x))) for x in h]
+        c, left = fit_rounded([[x ** j for x in h] for j in range(first, n)], g, weight, 24, None, 12)
+        rows.append([mpf(0)] * first + c)
+        worst = max([worst] + [abs(t * (end + x)) for t, x in zip(left, h)])
+    print_pieces(name, worst, rows, "FOURS_COLUMNS", "FOURS")
 
 
 def fit64(name, g, lo, hi, n, weight, shift=0, step=1, one_by_one=3):
@@ -230,8 +234,8 @@ TABLES = {
     "erf_pieces": lambda k: fit_pieces(k, lambda a: erf(a) - a / 4, 4, erf),
     "gelu_quarters": lambda k: fit_quarters(k, normal_tail, 5),
     "gelu_tanh_quarters": lambda k: fit_quarters(k, gelu_tanh_tail, 5),
-    "gelu_units": lambda k: fit_units(k, normal_tail, 8),
-    "gelu_tanh_units": lambda k: fit_units(k, gelu_tanh_tail, 8),
+    "gelu_fours": lambda k: fit_fours(k, normal_tail, 9),
+    "gelu_tanh_fours": lambda k: fit_fours(k, gelu_tanh_tail, 9),
     "exp2x_p": lambda k: fit(k, lambda x: exp(2 * x) - 1, "-0.1735", "0.1735", 6, lambda x: exp(2 * x), 1),
     "log_p": lambda k: fit(k, lambda x: log1p(x) - x + x * x / 2, "-0.25", "0.5", 8, log1p, 3),
     "log2_p": lambda k: fit(k, lambda x: log1p(x) / LN2, "-0.2930", "0.4143", 10, log1p, 1),

@@ -374,7 +374,6 @@ static void leave_body(group *g, const state *phi, const state *now) {
 /* The last block's products, which nothing runs beside; results to where they are finished. */
 static void end_keys(group *g, LLVMValueRef j, state *s) {
     flash *f = g->f;
-    emit *e = g->e;
     const int of_row = g->n_results / 2;
     memcpy(g->result, s->result, sizeof s->result);
     meet(g, 0);

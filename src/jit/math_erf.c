@@ -48,12 +48,17 @@ LLVMValueRef math_erfc(emit *e, LLVMValueRef x) {
     return mi_to_f32(e, em_select(e, is_negative, em_fsub(e, em_f64(e, 2), r), r));
 }
 
-/* x times the tail of |x| or what is left of 1: a subtraction in some lanes. A blend takes the sign itself. */
+/* x times the tail of |x| or what is left of 1: a subtraction in some lanes. */
 static LLVMValueRef gelu_of_tail(emit *e, LLVMValueRef x, LLVMValueRef tail) {
-    LLVMValueRef rest = em_fsub(e, em_f32(e, 1), tail);
-    LLVMValueRef is_below = e->level->has_mask ? em_fcmp(e, LLVMRealOLT, x, em_f32(e, 0))
-                                               : em_icmp(e, LLVMIntSLT, em_bits_of_f32(e, x), em_i32(e, 0));
+    LLVMValueRef rest = em_fsub(e, em_f32(e, 1), tail), is_below = em_fcmp(e, LLVMRealOLT, x, em_f32(e, 0));
     return em_fmul(e, x, em_select(e, is_below, tail, rest));
+}
+
+/* The same without masks, of a tail that is 0 from 8 on: the positive part of x less |x| times the tail. (Infinity less
+ * infinity times 0 would be NaN.) */
+static LLVMValueRef gelu_without_masks(emit *e, LLVMValueRef x) {
+    LLVMValueRef a = em_fabs(e, mi_min(e, em_f32(e, 8), x)), tail = mi_gelu_tail_pieces(e, a, e->variant);
+    return em_mad(e, em_fneg(e, a), tail, mi_max(e, em_f32(e, -0.0), x));
 }
 
 /* gelu: 4 ULP, or 4e-8 absolute: x Phi(x). Where the level has pieces (math_gelu), by those of the tail Phi(-a).
@@ -81,6 +86,7 @@ static LLVMValueRef gelu_tanh(emit *e, LLVMValueRef x) {
 }
 
 LLVMValueRef math_gelu(emit *e, LLVMValueRef x) {
-    if (mi_has_gelu_pieces(e)) return gelu_of_tail(e, x, mi_gelu_tail_pieces(e, em_fabs(e, x), e->variant));
+    if (mi_has_pieces(e)) return gelu_of_tail(e, x, mi_gelu_tail_pieces(e, em_fabs(e, x), e->variant));
+    if (mi_has_gelu_pieces(e)) return gelu_without_masks(e, x);
     return e->variant ? gelu_tanh(e, x) : gelu_erf(e, x);
 }

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* math_pieces.c: functions of |x| as a polynomial in each of 32 pieces, whose coefficients lie in registers and are
  * looked up by AVX-512's permutation of two of them: no division, no exp, and one path for all arguments. The
- * permutation takes the low five bits of its index. AVX2's permutation of one register takes the low three: 8 pieces.
+ * permutation takes the low five bits of its index. The one of AVX within 128 bits takes the low two: 4 pieces.
  *
  * Where the error is to be small beside a result that goes to 0 with |x|, pieces are numbered by bits 21 to 25 of the
  * float: four an octave, eight octaves (which wrap around by themselves) from 2^-4 on; the first one goes down to 0.
- * Degree 5. Else all pieces are 1/4 wide, and have degree 4; 8 of them are 1 wide, and have degree 7. */
+ * Degree 5. Else all pieces are 1/4 wide, and have degree 4; 4 of them are 93/64 wide, and have degree 8. (8 by AVX2's
+ * permutation of 256 bits have degree 7, but on Zen that is two operations of the units that multiply.) */
 #include "jit/math_impl.h"
 #include <string.h>
 
-enum { PIECES = 32, HALF = PIECES / 2, COLUMNS = 7, SHIFT = 21, QUARTER_COLUMNS = 5, UNITS = 8 };
+enum { PIECES = 32, HALF = PIECES / 2, COLUMNS = 7, SHIFT = 21, QUARTER_COLUMNS = 5, FOURS = 4, FOURS_COLUMNS = 9 };
 
 /* clang-format off: an octave a line, of quarters an integer a line; scripts/minimax.py makes them. Errors are
- * relative, those of quarters and units absolute: of a times the tail. */
+ * relative, those of quarters and fours absolute: of a times the tail. */
 /* tanh_pieces: error 2^-25.0 */
 static const float tanh_pieces[COLUMNS][PIECES] = {
     {0x1.1ffe98p+1f, 0x1.5fff4ep+1f, 0x1.a000c4p+1f, 0x1.e0002ap+1f,
@@ -217,43 +218,29 @@ static const float gelu_tanh_quarters[QUARTER_COLUMNS][PIECES] = {
      0x1.03af18p-28f, 0x1.f87462p-32f, 0x1.9af666p-35f, 0x1.171e06p-38f,
      0x1.3a2a42p-42f, 0x1.233832p-46f, 0x1.b9e63ep-51f, 0},
 };
-/* gelu_units: error 2^-26.0 */
-static const float gelu_units[UNITS][UNITS] = {
-    {0x1p-1f, 0x1.44ed0cp-3f, 0x1.74bcf4p-6f, 0x1.61de2p-10f,
-     0x1.09adap-15f, 0x1.33cf7cp-22f, 0x1.0f5486p-30f, 0},
-    {-0x1.988454p-2f, -0x1.ef8e58p-3f, -0x1.ba4b44p-5f, -0x1.2271bcp-8f,
-     -0x1.18aa98p-13f, -0x1.8f2fap-20f, -0x1.a1ed4p-28f, 0},
-    {0x1.ec0cdep-22f, 0x1.ef8dfp-4f, 0x1.ba4c36p-5f, 0x1.b3aa06p-8f,
-     0x1.18a90ep-12f, 0x1.f2bf02p-19f, 0x1.387ff4p-26f, 0},
-    {0x1.105164p-4f, 0x1.3e66d8p-28f, -0x1.ba4b5ap-6f, -0x1.834f3ep-8f,
-     -0x1.5ebc76p-12f, -0x1.8ddce8p-18f, -0x1.2d2456p-25f, 0},
-    {0x1.7859c8p-15f, -0x1.4a3ae4p-6f, 0x1.26471ap-8f, 0x1.b3f4ccp-9f,
-     0x1.2ff36ap-12f, 0x1.c80db4p-18f, 0x1.ad78d4p-25f, 0},
-    {-0x1.4c4028p-7f, 0x1.080b2ep-8f, 0x1.271542p-9f, -0x1.20d0aep-10f,
-     -0x1.7f0c5ap-13f, -0x1.993676p-18f, -0x1.f9eebep-25f, 0},
-    {0x1.56a088p-12f, 0x1.00b7cep-9f, -0x1.52ddb4p-10f, 0x1.83f47ap-14f,
-     0x1.5fab6ap-14f, 0x1.232566p-18f, 0x1.d37834p-25f, 0},
-    {0x1.d82644p-11f, -0x1.7fc314p-11f, 0x1.ae4f6p-14f, 0x1.2ae5a4p-14f,
-     -0x1.832ffap-16f, -0x1.e19d36p-20f, -0x1.c4f822p-26f, 0},
+/* gelu_fours: error 2^-26.0 */
+static const float gelu_fours[FOURS_COLUMNS][FOURS] = {
+    {0x1.2b6528p-4f, 0x1.df72ccp-10f, 0x1.b59cd6p-18f, 0},
+    {-0x1.1c4378p-3f, -0x1.7f0cf2p-8f, -0x1.f56a9p-16f, -0x1.2bcd34p-26f},
+    {0x1.9cfb72p-4f, 0x1.16b83p-7f, 0x1.09d3bp-14f, 0x1.5981c2p-24f},
+    {-0x1.a7eb8ep-6f, -0x1.d5f50ep-8f, -0x1.a4969ep-14f, 0x1.4311dep-23f},
+    {-0x1.08af9cp-7f, 0x1.1025p-8f, 0x1.a145f4p-15f, 0x1.44df5p-20f},
+    {0x1.35294ap-8f, -0x1.2a897p-11f, -0x1.125872p-13f, 0x1.31aa7cp-19f},
+    {-0x1.141fdp-9f, 0x1.6c09b2p-11f, -0x1.4231dp-15f, 0x1.a58f7cp-19f},
+    {-0x1.d9e0dcp-10f, 0x1.0c6fa2p-11f, -0x1.c16096p-15f, 0x1.03c13cp-19f},
+    {-0x1.1cb6a2p-12f, 0x1.c3f4dap-15f, -0x1.5c44ap-18f, 0x1.606cfp-21f},
 };
-/* gelu_tanh_units: error 2^-26.2 */
-static const float gelu_tanh_units[UNITS][UNITS] = {
-    {0x1p-1f, 0x1.453d22p-3f, 0x1.73ef86p-6f, 0x1.3dd712p-10f,
-     0x1.26a266p-16f, 0x1.89f9d4p-25f, 0x1.f12676p-37f, 0},
-    {-0x1.988454p-2f, -0x1.ef2634p-3f, -0x1.bda57ep-5f, -0x1.178baap-8f,
-     -0x1.71d232p-14f, -0x1.56128cp-22f, -0x1.1c92e4p-33f, 0},
-    {0x1.f512eep-22f, 0x1.ee60cep-4f, 0x1.bbc116p-5f, 0x1.b82aeap-8f,
-     0x1.b0a0b6p-13f, 0x1.1ae8eap-20f, 0x1.3843d2p-31f, 0},
-    {0x1.11aa4ap-4f, -0x1.af2d3ep-12f, -0x1.b3ed34p-6f, -0x1.907852p-8f,
-     -0x1.367b18p-12f, -0x1.280628p-19f, -0x1.cad8dcp-30f, 0},
-    {0x1.8451a6p-15f, -0x1.47bb62p-6f, 0x1.19601cp-8f, 0x1.bdb86ep-9f,
-     0x1.2e1d2p-12f, 0x1.bf0aeep-19f, 0x1.0db404p-28f, 0},
-    {-0x1.53e864p-7f, 0x1.18d654p-8f, 0x1.1378cp-9f, -0x1.133592p-10f,
-     -0x1.9dde66p-13f, -0x1.08037p-18f, -0x1.f173cp-28f, 0},
-    {0x1.629652p-12f, 0x1.f54b44p-10f, -0x1.3b7844p-10f, 0x1.a1a9b8p-15f,
-     0x1.86eb4ep-14f, 0x1.cac41cp-19f, 0x1.21e956p-27f, 0},
-    {0x1.f0460ep-11f, -0x1.a84a3ep-11f, 0x1.0a4cep-13f, 0x1.370214p-14f,
-     -0x1.9b6774p-16f, -0x1.999d2p-20f, -0x1.276eecp-28f, 0},
+/* gelu_tanh_fours: error 2^-26.1 */
+static const float gelu_tanh_fours[FOURS_COLUMNS][FOURS] = {
+    {0x1.2c08e6p-4f, 0x1.b78962p-10f, 0x1.5a12dep-19f, 0},
+    {-0x1.1cb3c4p-3f, -0x1.755d74p-8f, -0x1.ecfb78p-17f, -0x1.fbee12p-34f},
+    {0x1.9b017ap-4f, 0x1.1adc14p-7f, 0x1.39d4bap-15f, 0x1.71c5b2p-26f},
+    {-0x1.a51ebap-6f, -0x1.e5cb1ep-8f, -0x1.3d18b4p-14f, 0x1.90a934p-23f},
+    {-0x1.0009d4p-7f, 0x1.0e8f44p-8f, 0x1.2d0f68p-15f, 0x1.f57fcap-21f},
+    {0x1.1e5ea2p-8f, -0x1.4cbd82p-11f, -0x1.1bdb0ep-13f, 0x1.2a7386p-19f},
+    {-0x1.4e8144p-9f, 0x1.f04238p-12f, -0x1.6fcd22p-15f, 0x1.952d82p-19f},
+    {-0x1.02479ep-9f, 0x1.985276p-12f, -0x1.0f3fd2p-14f, 0x1.14fff2p-19f},
+    {-0x1.312decp-12f, 0x1.1cfa6cp-15f, -0x1.1a2146p-17f, 0x1.636936p-21f},
 };
 /* clang-format on */
 
@@ -263,9 +250,10 @@ typedef struct piece_table {
     int n_columns, n_pieces;
 } piece_table;
 
-static LLVMValueRef row_of(emit *e, const float *c, int first, int n) {
+/* Elements first .. first + n - 1 of a column, which repeats itself. */
+static LLVMValueRef row_of(emit *e, const piece_table *t, const float *column, int first, int n) {
     LLVMValueRef v[PIECES];
-    for (int i = 0; i < n; i++) v[i] = LLVMConstReal(e->t_f32, (double)c[first + i]);
+    for (int i = 0; i < n; i++) v[i] = LLVMConstReal(e->t_f32, (double)column[(first + i) % t->n_pieces]);
     return LLVMConstVector(v, (unsigned)n);
 }
 
@@ -279,11 +267,11 @@ static LLVMValueRef lanes_of(emit *e, LLVMValueRef v, int first, int n) {
 /* Elements index % n_pieces of a column, as many at a time as the permutation has lanes. */
 static LLVMValueRef permute(emit *e, const piece_table *t, const float *column, LLVMValueRef index) {
     const bool is_wide = t->n_pieces == PIECES;
-    const char *name = is_wide ? "llvm.x86.avx512.vpermi2var.ps.512" : "llvm.x86.avx2.permps";
-    const int lanes = is_wide ? HALF : UNITS;
+    const char *name = is_wide ? "llvm.x86.avx512.vpermi2var.ps.512" : "llvm.x86.avx.vpermilvar.ps.256";
+    const int lanes = is_wide ? HALF : 8;
     LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID(name, strlen(name)), NULL, 0);
-    LLVMValueRef args[3] = {row_of(e, column, 0, lanes), index, NULL}, out = NULL;
-    if (is_wide) args[2] = row_of(e, column, HALF, HALF);
+    LLVMValueRef args[3] = {row_of(e, t, column, 0, lanes), index, NULL}, out = NULL;
+    if (is_wide) args[2] = row_of(e, t, column, HALF, HALF);
     const unsigned n_args = is_wide ? 3 : 2;
     if (e->lanes == lanes) return LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, args, n_args, "");
     for (int first = 0; first < e->lanes; first += lanes) { /* another width: blocks that are transposed */
@@ -324,6 +312,17 @@ static LLVMValueRef polynomial(emit *e, const piece_table *t, int first, LLVMVal
     return v;
 }
 
+/* All columns in two chains, of even and of odd powers: one of eight products would be waited for. (Zen 3: 0.85 of the
+ * time; by quarters of the chain, Estrin's way, 0.88.) */
+static LLVMValueRef polynomial_in_two(emit *e, const piece_table *t, LLVMValueRef h, LLVMValueRef index) {
+    LLVMValueRef square = em_fmul(e, h, h), part[2];
+    for (int c = t->n_columns - 1; c >= 0; c--) {
+        LLVMValueRef v = look_up(e, t, c, index);
+        part[c & 1] = c >= t->n_columns - 2 ? v : em_mad(e, part[c & 1], square, v);
+    }
+    return em_mad(e, part[1], h, part[0]);
+}
+
 /* Four pieces an octave; column 0 has their centers. */
 static LLVMValueRef by_octaves(emit *e, const piece_table *t, LLVMValueRef a) {
     LLVMValueRef index = em_lshr(e, em_bits_of_f32(e, mi_max(e, em_f32(e, 0x1p-4), a)), SHIFT);
@@ -336,6 +335,17 @@ static LLVMValueRef by_even_pieces(emit *e, const piece_table *t, double width, 
     a = mi_min(e, em_f32(e, (t->n_pieces - 1) * width), a);
     LLVMValueRef by = em_f32(e, 0x1.8p23 * width), sum = em_fadd(e, a, by), h = em_fsub(e, a, em_fsub(e, sum, by));
     return polynomial(e, t, 0, h, em_bits_of_f32(e, sum));
+}
+
+/* Pieces of one width w, number i from i w to (i + 1) w, where h is 0, up to the last one's end. They are numbered by
+ * what rounding (a - w / 2) / w gives; 1 / w is a little smaller, so that the last end is of the last piece. The sums and
+ * the last product are exact. */
+static LLVMValueRef by_pieces_to_ends(emit *e, const piece_table *t, double width, LLVMValueRef a) {
+    a = mi_min(e, em_f32(e, t->n_pieces * width), a);
+    LLVMValueRef by = em_f32(e, 0x1.8p23), inverse = em_f32(e, (1 - 0x1p-22) / width);
+    LLVMValueRef sum = em_mad(e, em_fsub(e, a, em_f32(e, width / 2)), inverse, by), number = em_fsub(e, sum, by);
+    LLVMValueRef h = em_mad(e, number, em_f32(e, -width), em_fsub(e, a, em_f32(e, width)));
+    return polynomial_in_two(e, t, h, em_bits_of_f32(e, sum));
 }
 
 bool mi_has_pieces(const emit *e) { return e->level->has_mask; }
@@ -355,11 +365,12 @@ LLVMValueRef mi_erf_pieces(emit *e, LLVMValueRef a) {
     return em_mad(e, a, em_f32(e, 0.25), by_octaves(e, &table, a));
 }
 
-/* 0 above 7.625 by quarters, above 6.5 by units. */
+/* 0 above 7.625 by quarters, from 5.8125 on by fours. */
 LLVMValueRef mi_gelu_tail_pieces(emit *e, LLVMValueRef a, bool is_tanh) {
     static const piece_table quarters[2] = {{"fk_gelu", gelu_quarters[0], QUARTER_COLUMNS, PIECES},
                                             {"fk_gelu_tanh", gelu_tanh_quarters[0], QUARTER_COLUMNS, PIECES}},
-                             units[2] = {{"fk_gelu", gelu_units[0], UNITS, UNITS},
-                                         {"fk_gelu_tanh", gelu_tanh_units[0], UNITS, UNITS}};
-    return mi_has_pieces(e) ? by_even_pieces(e, &quarters[is_tanh], 0.25, a) : by_even_pieces(e, &units[is_tanh], 1, a);
+                             fours[2] = {{"fk_gelu", gelu_fours[0], FOURS_COLUMNS, FOURS},
+                                         {"fk_gelu_tanh", gelu_tanh_fours[0], FOURS_COLUMNS, FOURS}};
+    if (mi_has_pieces(e)) return by_even_pieces(e, &quarters[is_tanh], 0.25, a);
+    return by_pieces_to_ends(e, &fours[is_tanh], 93.0 / 64, a);
 }
