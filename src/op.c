@@ -201,8 +201,11 @@ SHARED fusor_tensor with_list(ir_op op, fusor_tensor x, int n, const int64_t *at
         op_call c = {.op = IR_OP_##ID, .n = 3, .args = x};                                                             \
         if (mask.owner) x[c.n++] = mask;                                                                               \
         if (causal_offset.owner) x[c.n++] = causal_offset;                                                             \
-        op_attr attrs[IR_MAX_ATTRS] = {                                                                                \
-            flag(causal), {0}, optional_list(&c, 2, window), number(softcap), number(scale)};                          \
+        op_attr attrs[IR_MAX_ATTRS] = {flag(causal),                                                                   \
+                                       {.is_set = causal_offset.owner != NULL},                                        \
+                                       optional_list(&c, 2, window),                                                   \
+                                       number(softcap),                                                                \
+                                       number(scale)};                                                                 \
         attrs[4].is_set = scale != 0;                                                                                  \
         c.attrs = attrs;                                                                                               \
         return record(&c);                                                                                             \

@@ -200,7 +200,7 @@ typedef struct ast_meta {
 bool ast_attrs_build(ast *m, ir_graph *g, uint32_t mark, const ast_stmt *s, ir_op op, ir_attr *attr, ast_meta *meta);
 /* A string as an IR_ATTR_TEXT. */
 bool ast_text_attr(ast *m, ir_graph *g, const char *op, const char *text, fu_loc loc, ir_attr *out);
-/* The IR_ATTR_SCALAR of op that s gives, taken out of attr (as ast_attrs_build left it); NULL: none. */
+/* The IR_ATTR_SCALAR of op that s gives, emptied in attr but for is_set; NULL: none. */
 const ast_attr *ast_scalar_attr(ast *m, const ast_stmt *s, ir_op op, ir_attr *attr);
 ir_operand ast_attr_operand(ast *m, const ast_attr *a); /* of one that is a number */
 #endif

@@ -2,8 +2,8 @@
 #ifndef IR_ATTENTION_H
 #define IR_ATTENTION_H
 /* What the attributes and the last operands of attention mean. Operands: q, k, v, then a mask (bool or float), then
- * causal_offset= (of an integer type, by which it is told from a mask). Query i may see key j if j <= i + offset
- * (causal), and if i + offset - left <= j <= i + offset + right (window; -1: no bound). */
+ * causal_offset= (an integer; without a mask, where the attribute is not set, told from one by that). Query i may see
+ * key j if j <= i + offset (causal), and if i + offset - left <= j <= i + offset + right (window; -1: no bound). */
 #include "ir/graph.h"
 
 /* Offsets are brought between -LIMIT and LIMIT: sums with indices stay within 64 bits, and no key is kept that was

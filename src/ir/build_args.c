@@ -245,7 +245,7 @@ static bool build_attr(ast *m, const attr_place *at, const ast_attr *a, const ir
 const ast_attr *ast_scalar_attr(ast *m, const ast_stmt *s, ir_op op, ir_attr *attr) {
     for (unsigned k = 0; k < ir_ops[op].n_attrs; k++) {
         if (ir_ops[op].attrs[k].type != IR_ATTR_SCALAR || !attr[k].is_set) continue;
-        attr[k] = (ir_attr){0};
+        attr[k] = (ir_attr){.is_set = true};
         for (uint32_t i = 0; i < s->n_args; i++) {
             const ast_arg *arg = &s->arg[i];
             if (arg->kind == AST_ARG_ATTR && strcmp(ast_text(m, arg->word), ir_ops[op].attrs[k].name) == 0)

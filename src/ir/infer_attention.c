@@ -10,17 +10,26 @@
 enum { Q, K, V, MASK };
 static const int64_t MOST = INT64_C(1) << 31; /* of a bound of window= */
 
+/* Which operand is causal_offset: the one of that name, the one behind a mask, or an integer; -1: none. */
+static int offset_of(const ir_graph *g, const ir_node *n) {
+    const int last = n->n_in - 1;
+    const bool is_offset =
+        last > MASK ||
+        (last == MASK && (attr_of(n, "causal_offset")->is_set || ir_is_int(ir_at(g, n->in[last])->dtype)));
+    return is_offset ? last : -1;
+}
+
 ir_attention ir_attention_of(const ir_graph *g, const ir_node *n) {
     const ir_attr *window = attr_of(n, "window"), *scale = attr_of(n, "scale"), *softcap = attr_of(n, "softcap");
     ir_attention a = {.mask = -1,
-                      .offset = -1,
+                      .offset = offset_of(g, n),
                       .is_causal = attr_of(n, "causal")->integer != 0,
                       .has_scale = scale->is_set,
                       .left = -1,
                       .right = -1,
                       .softcap = softcap->is_set ? softcap->number : 0,
                       .scale = scale->number};
-    for (int i = MASK; i < n->n_in; i++) *(ir_is_int(ir_at(g, n->in[i])->dtype) ? &a.offset : &a.mask) = i;
+    if (n->n_in > MASK && a.offset != MASK) a.mask = MASK;
     if (window->is_set && window->n == 2) {
         ir_size_is_const(g->sizes, window->list[0], &a.left);
         ir_size_is_const(g->sizes, window->list[1], &a.right);
@@ -32,7 +41,7 @@ ir_attention ir_attention_of(const ir_graph *g, const ir_node *n) {
 static const char *who(ir_graph *g, const ir_node *n, unsigned i) {
     static const char *const roles[] = {"q", "k", "v", "the mask"};
     const ir_node *x = ir_at(g, n->in[i]);
-    const char *role = i > MASK || (i == MASK && ir_is_int(x->dtype)) ? "causal_offset" : roles[i];
+    const char *role = (int)i == offset_of(g, n) ? "causal_offset" : roles[i];
     return x->name ? fu_format(g->arena, "%s, %%%s,", role, x->name) : role;
 }
 
@@ -59,10 +68,10 @@ static fusor_status check_types(ir_graph *g, const ir_node *n) {
     }
     for (unsigned i = MASK; i < n->n_in; i++) {
         const ir_node *x = ir_at(g, n->in[i]);
-        const bool is_offset = i > MASK || ir_is_int(x->dtype);
-        if (is_offset && i + 1 < n->n_in)
+        const bool is_offset = (int)i == offset_of(g, n);
+        if (!is_offset && ir_is_int(x->dtype))
             return TYPE_ERROR("the mask is %s; expected bool or a float type", type_text(g, x));
-        if (is_offset && i == MASK && x->rank)
+        if (is_offset && i == MASK && x->rank && !attr_of(n, "causal_offset")->is_set)
             return TYPE_ERROR(
                 "operand 4 is %s; a mask is bool or a float type, a causal_offset a scalar of an integer type",
                 type_text(g, x));

@@ -63,8 +63,9 @@ typedef enum ir_attr_type {
     IR_ATTR_ENUM /* words: index of the word */,
     IR_ATTR_TEXT /* a string, as a list of its bytes; written as the first argument. integer: its place, line << 32 | column */
     ,
-    IR_ATTR_SCALAR /* an operand that is written as an attribute: value=0.5, value=%v. It comes after the positional
-                                   operands, a row has at most one, and in a node it is an operand, never set here */
+    /* an operand that is written as an attribute: value=0.5, value=%v. It comes after the positional operands, a row
+     * has at most one, and in a node it is an operand; here is_set alone may tell that it was given by name */
+    IR_ATTR_SCALAR
 } ir_attr_type;
 typedef struct ir_attr_info {
     const char *name;

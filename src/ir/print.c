@@ -447,7 +447,8 @@ static void print_node(printer *p, ir_id id, const ir_id *result, uint32_t n_res
     }
     if (info->kind == IR_KIND_CONVERT) fu_str_addf(out, "%s%s", comma(&args), ir_dtypes[n->dtype].name);
     for (unsigned i = 0; n->attr && i < info->n_attrs; i++) {
-        if (!n->attr[i].is_set || info->attrs[i].type == IR_ATTR_TEXT) continue;
+        if (!n->attr[i].is_set || info->attrs[i].type == IR_ATTR_TEXT || info->attrs[i].type == IR_ATTR_SCALAR)
+            continue;
         fu_str_add(out, comma(&args));
         print_attr(p, &info->attrs[i], &n->attr[i]);
     }

@@ -408,6 +408,10 @@ Test(lazy, reductions_running_sums_and_norms) {
     cr_assert(fabsf(y[0] - .25f) < 1e-6f && fabsf(y[3] - 3) < 1e-5f);
     FAILS(fusor_status_of(fusor_layer_norm(A, FUSOR_NO_TENSOR, G, -1, 0.5)), FUSOR_ERROR_ARGUMENT, "FUSOR_NO_TENSOR");
     FAILS(fusor_status_of(fusor_rms_norm(A, FUSOR_NO_TENSOR, 3, 0.5)), FUSOR_ERROR_SHAPE, "axis 3 is out of range");
+    const fusor_tensor Q = fusor_reshape(A, 2, (int64_t[]){2, -1}), none = FUSOR_NO_TENSOR;
+    OK(fusor_status_of(fusor_attention(Q, Q, Q, none, true, FUSOR_TENSOR_OF(1), NULL, 0, 0)));
+    FAILS(fusor_status_of(fusor_attention(Q, Q, Q, none, true, fusor_full(ctx, 1, FUSOR_F32, 0, NULL), NULL, 0, 0)),
+          FUSOR_ERROR_TYPE, "causal_offset is f32; expected a scalar of an integer type");
     fusor_context_free(ctx);
 }
 

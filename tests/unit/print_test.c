@@ -78,6 +78,14 @@ Test(print, attributes_only_when_set) {
     cr_expect(strstr(text, "%d = leaky_relu(%b, alpha=0.3)\n"));
 }
 
+Test(print, an_offset_keeps_its_name) {
+    const char *text = round_trip("func @f(%q: f32[2, 2], %o: i32, %m: bool[2, 2]) -> f32[?, ?] {\n"
+                                  "%a = attention(%q, %q, %q, causal=true, causal_offset=%o)\n"
+                                  "%b = attention(%a, %q, %q, %m, causal_offset=1) return %b }");
+    cr_expect(strstr(text, "%a = attention(%q, %q, %q, causal_offset=%o, causal=true)\n"), "%s", text);
+    cr_expect(strstr(text, "%b = attention(%a, %q, %q, %m, causal_offset=1)\n"), "%s", text);
+}
+
 Test(print, strings_and_metadata) {
     const char *text = round_trip("func @f(%x: f32 = \"a\\\"\\u0001\\n\\u00e9.npy\") -> f32 { %y = relu(%x, "
                                   "loc=\"m.py:12\", name=\"l/ffn\") return %y }");
