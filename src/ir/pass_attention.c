@@ -9,7 +9,7 @@
  *                                 and keys, causal
  *   y = matmul(softmax(s), v)
  *
- * All in f32 or in f64 (halves with casts before and behind are that), and nothing else reads what is between. What
+ * All in f32 (halves with casts before and behind are that), and nothing else reads what is between. What
  * differs from the operator is a row whose scores are all -infinity: its softmax is NaN (attention.h). This is the one
  * rewrite that changes the order of sums, so it is no row of ir_passes: it is for fused plans only. Needs: types.
  * Keeps: types. Breaks: ids. Cost: O(nodes + edges). */
@@ -73,11 +73,10 @@ static ir_id behind_scales(const recognizer *r, ir_id id, double *scale) {
     }
 }
 
-/* Is the product of all the numbers one in this type, too? Each for itself they may have given 0 or an infinity. */
-static bool is_for_scale(ir_dtype t, double scale) {
-    bool fits;
-    const double v = fabs(ir_bits_to_double(t, ir_bits_from_double(t, scale, &fits)));
-    return isfinite(v) && (v >= (t == FUSOR_F64 ? DBL_MIN : FLT_MIN) || scale == 0);
+/* Is the product of all the numbers one of f32, too? Each for itself they may have given 0 or an infinity. */
+static bool is_for_scale(double scale) {
+    const float v = fabsf((float)scale);
+    return isfinite(v) && (v >= FLT_MIN || scale == 0);
 }
 
 /* Dim `from_end` of x is that of `like`, or stretches to it. */
@@ -133,15 +132,14 @@ static ir_id behind_mask(const recognizer *r, ir_id id, match *m) {
 }
 
 static bool matches(const recognizer *r, const ir_node *n, match *m) {
-    if (!is_product(r, n) || (n->dtype != FUSOR_F32 && n->dtype != FUSOR_F64) || n->rank > IR_KERNEL_MAX_DIMS - 3)
-        return false;
+    if (!is_product(r, n) || n->dtype != FUSOR_F32 || n->rank > IR_KERNEL_MAX_DIMS - 3) return false;
     const ir_node *p = at(r, n->in[0]);
     if (p->op != IR_OP_SOFTMAX || !is_inner(r, n->in[0]) || at(r, p->in[0])->dtype != n->dtype) return false;
     const int64_t axis = p->attr[0].is_set ? p->attr[0].integer : -1;
     if (axis != -1 && axis != p->rank - 1) return false;
     *m = (match){0};
     const ir_id product = behind_mask(r, p->in[0], m);
-    if (!product || !is_for_scale(n->dtype, m->scale)) return false;
+    if (!product || !is_for_scale(m->scale)) return false;
     const ir_node *x = at(r, product), *q = at(r, x->in[0]), *k = at(r, x->in[1]), *v = at(r, n->in[1]);
     if (x->dtype != n->dtype || x->rank != n->rank) return false;
     m->q = x->in[0], m->k = x->in[1], m->v = n->in[1];

@@ -159,6 +159,8 @@ Test(attention, what_is_something_else_is_left) {
         "f32[3, S, 32] { %s = matmul(%q, %t) %p = softmax(%s, axis=1) %y = matmul(%p, %v) return %y }",
         "(f32[3, S, 32], f32[3, S, T]) { %s = matmul(%q, %t) %p = softmax(%s) %y = matmul(%p, %v) return %y, %p }",
         "(f32[3, S, 32], f32[3, S, T]) { %s = matmul(%q, %t) %p = softmax(%s) %y = matmul(%p, %v) return %y, %s }",
+        "f64[3, S, 32] { %a = cast(%q, f64) %b = cast(%t, f64) %d = cast(%v, f64) %s = matmul(%a, %b) %p = softmax(%s) "
+        "%y = matmul(%p, %d) return %y }",
         "f16[3, S, 32] { %a = cast(%q, f16) %b = cast(%t, f16) %d = cast(%v, f16) %s = matmul(%a, %b) %p = softmax(%s) "
         "%y = matmul(%p, %d) return %y }",
     };
