@@ -265,6 +265,8 @@ static int load(tool *t, inputs *in, int i) {
         if (in->is_own[i])
             (void)FU_FAIL_AT(&e, own.status, g->source, p->source_loc, "source of parameter %%%s: %s", p->name,
                              own.text);
+        else if (own.status == FUSOR_ERROR_TYPE || own.status == FUSOR_ERROR_SHAPE)
+            (void)FU_FAIL_AT(&e, own.status, g->source, p->loc, "parameter %%%s: %s", p->name, own.text);
         else (void)FU_FAIL(&e, own.status, "parameter %%%s: %s", p->name, own.text);
         return tool_fail(t, &e);
     }
@@ -272,8 +274,7 @@ static int load(tool *t, inputs *in, int i) {
     if (in->buffer[i].rank != n->rank) {
         const char *text = fu_format(&t->arena, "parameter %%%s: %s is %s; expected %s", p->name, in->source[i],
                                      buffer_type(t, &in->buffer[i]), wanted_type(t, g, n));
-        if (in->is_own[i]) (void)FU_FAIL_AT(&e, FUSOR_ERROR_SHAPE, g->source, p->source_loc, "%s", text);
-        else (void)FU_FAIL(&e, FUSOR_ERROR_SHAPE, "%s", text);
+        (void)FU_FAIL_AT(&e, FUSOR_ERROR_SHAPE, g->source, in->is_own[i] ? p->source_loc : p->loc, "%s", text);
         return tool_fail(t, &e);
     }
     return 0;
@@ -427,6 +428,11 @@ int inputs_bind(tool *t, inputs *in, const int *choice) {
     if ((status = choose_dims(t, in, choice)) != 0) return status;
     for (int i = 0; i < in->n; i++)
         if (!(binds_sizes(in, i) && in->source[i]) && (status = fill(t, in, i)) != 0) return status;
+    for (int i = 0; i < in->n; i++) { /* what files make of a size may be none */
+        fusor_buffer b;
+        if (!g->params.at[i].has_value && (status = size_param(t, g, &g->params.at[i], false, in->symbols, &b)) != 0)
+            return status;
+    }
     const int64_t **shape = FU_NEW_N(&t->arena, const int64_t *, in->n + 1);
     for (int i = 0; i < in->n; i++) shape[i] = in->buffer[i].shape;
     fu_error_clear(&e);

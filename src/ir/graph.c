@@ -4,6 +4,7 @@
 #include "ir/graph.h"
 #include "base/bits.h"
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -595,6 +596,20 @@ fusor_status ir_check_sizes(const ir_graph *g, fu_error *e, const int64_t *symbo
     return check_all(g, e, symbol_values, false);
 }
 
+/* At the parameter's place, where the program is a text. */
+static fusor_status fail_param(const ir_graph *g, fu_error *e, uint32_t p, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+static fusor_status fail_param(const ir_graph *g, fu_error *e, uint32_t p, const char *fmt, ...) {
+    char text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    const fu_loc loc = g->params.at[p].loc;
+    return loc.line ? FU_FAIL_AT(e, FUSOR_ERROR_SHAPE, g->source, loc, "%s", text)
+                    : FU_FAIL(e, FUSOR_ERROR_SHAPE, "%s", text);
+}
+
 fusor_status ir_bind_sizes(const ir_graph *g, fu_error *e, const int64_t *const *shape, int64_t *symbol_values) {
     const uint32_t n_symbols = ir_size_symbol_count(g->sizes);
     for (uint32_t i = 0; i < n_symbols; i++) symbol_values[i] = -1;
@@ -603,17 +618,17 @@ fusor_status ir_bind_sizes(const ir_graph *g, fu_error *e, const int64_t *const 
         for (unsigned d = 0; d < n->rank; d++) {
             uint32_t symbol;
             if (shape[p][d] < 0) {
-                return FU_FAIL(e, FUSOR_ERROR_SHAPE, "parameter %%%s: dim %u is %lld; a size must not be negative",
-                               param_name(g, p), d, (long long)shape[p][d]);
+                return fail_param(g, e, p, "parameter %%%.64s: dim %u is %lld; a size must not be negative",
+                                  param_name(g, p), d, (long long)shape[p][d]);
             }
             if (!ir_size_is_symbol(g->sizes, n->dim[d], &symbol)) continue;
             if (symbol_values[symbol] < 0) {
                 symbol_values[symbol] = shape[p][d];
             } else if (symbol_values[symbol] != shape[p][d]) {
-                return FU_FAIL(e, FUSOR_ERROR_SHAPE,
-                               "dim %s is %lld in parameter %%%s but %lld in parameter %%%s (dim %u)",
-                               ir_size_symbol_name(g->sizes, symbol), (long long)symbol_values[symbol],
-                               param_name(g, binder_of(g, symbol)), (long long)shape[p][d], param_name(g, p), d);
+                return fail_param(g, e, p,
+                                  "dim %.64s is %lld in parameter %%%.64s but %lld in parameter %%%.64s (dim %u)",
+                                  ir_size_symbol_name(g->sizes, symbol), (long long)symbol_values[symbol],
+                                  param_name(g, binder_of(g, symbol)), (long long)shape[p][d], param_name(g, p), d);
             }
         }
     }
@@ -628,7 +643,7 @@ fusor_status ir_bind_sizes(const ir_graph *g, fu_error *e, const int64_t *const 
                 const ir_size got = n->dim[d];
                 snprintf(what, sizeof what, "parameter %%%.64s: dim %u is %lld, expected", param_name(g, p), d,
                          (long long)shape[p][d]);
-                return fail_size(g, e, (fu_loc){0, 0}, what, got, "", NULL, want, 0);
+                return fail_size(g, e, g->params.at[p].loc, what, got, "", NULL, want, 0);
             }
         }
     }

@@ -41,6 +41,16 @@ refused '^call.fusor:3:8: error: add: .*: N = 64 but M = 3$' call.fusor @f --dim
 refused '^one.fusor:1:9: error: parameter %x: the bytes of f32\[9000000000000000000\] overflow 64 bits$' one.fusor --dim N=9e18
 refused ':1:21: error: parameter %y: dim 0 of f32\[N-100\] is negative' -e 'func @f(%x: f32[N], %y: f32[N-100]) -> f32[N] { %z = neg(%x) return %z }' --dim N=64
 refused ':1:41: error: reshape: the elements .*: N = 64 but 7\*(N/7) = 63' -e 'func @f(%x: f32[N]) -> f32[7, ?] { %z = reshape(%x, shape=[7, -1]) return %z }' --dim N=64
+# Shapes that files have: at the parameter, with its line.
+"$fusor" run -e 'func @f() -> f32[3] { %y = full(1, shape=[3], dtype=f32) return %y }' -o a.npy 2>err && ok || bad 'a.npy'
+"$fusor" run -e 'func @f() -> f32[1] { %y = full(1, shape=[1], dtype=f32) return %y }' -o b.npy 2>err && ok || bad 'b.npy'
+expect 3 '^<text>:1:21: error: parameter %w: dim 0 is 1, expected: 3$' run -e 'func @f(%a: f32[3], %w: f32[3] = "b.npy") -> f32[3] { return %a }' a=a.npy
+grep -q '^                    ^$' err && ok || bad 'no caret under %w'
+expect 3 '^<text>:1:9: error: parameter %a: dim 0 is 1, expected: 3$' run -e 'func @f(%a: f32[3]) -> f32[3] { return %a }' a=b.npy
+expect 3 '^<text>:1:21: error: dim N is 3 in parameter %a but 1 in parameter %b (dim 0)$' run -e 'func @f(%a: f32[N], %b: f32[N]) -> f32[N] { return %a }' a=a.npy b=b.npy
+expect 3 '^<text>:1:21: error: parameter %b: dim 0 of f32\[N-4\] is negative with these sizes$' run -e 'func @f(%a: f32[N], %b: f32[N-4]) -> f32[N] { return %a }' a=a.npy b=b.npy
+expect 3 '^<text>:1:9: error: parameter %a: b.npy is f32\[1\]; expected f32\[N, 2\]$' run -e 'func @f(%a: f32[N, 2]) -> f32[N, 2] { return %a }' a=b.npy
+expect 3 '^<text>:1:9: error: parameter %a: b.npy.*f32' run -e 'func @f(%a: f64[1]) -> f64[1] { return %a }' a=b.npy
 expect 3 'of @f would have more than 2^52 steps' explain one.fusor --dim N=1.2e18
 expect 3 'overflow 64 bits' explain -e 'func @f(%x: f32[N, M]) -> f32[N, M] { %y = exp(%x) return %y }' --dim N=1.2e17 --dim M=1024
 expect 0 'N=1000000000000000,' explain one.fusor --dim N=1e15
