@@ -205,10 +205,18 @@ static bool parse_stmt(parser *p, ast_stmt *s) {
     return true;
 }
 
+/* At a function, as far as what is skipped tells: the word alone may stand where a size belongs, f32[func]. */
+static bool at_function(const parser *p) {
+    if (!at_word(p, "func") || p->token.starts_line) return at_word(p, "func");
+    parser ahead = *p;
+    next(&ahead);
+    return ahead.token.kind == IR_TOKEN_FUNCTION;
+}
+
 /* To where a statement begins: a line that starts with "%a, %b =", or return, '}' or func. What fails as a beginning is
  * not tried again from its middle, so this stays linear. */
 static void skip_statement(parser *p) {
-    while (!at_end(p) && !at_word(p, "func") && !at_word(p, "return") && !at(p, '}')) {
+    while (!at_end(p) && !at_function(p) && !at_word(p, "return") && !at(p, '}')) {
         if (p->token.kind != IR_TOKEN_VALUE || !p->token.starts_line) {
             next(p);
             continue;
@@ -312,7 +320,7 @@ static bool parse_return(parser *p, ast_func *f) {
 
 /* After an error outside of statements: on to the next function. */
 static void skip_function(parser *p) {
-    while (!at_end(p) && !at_word(p, "func")) next(p);
+    while (!at_end(p) && !at_function(p)) next(p);
 }
 
 /* At "func". False: nothing of it can be built, and the rest is to be skipped. */

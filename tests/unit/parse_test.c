@@ -201,6 +201,21 @@ Test(parse, errors_look_like_a_compilers) {
                      "t:2:7: error: unknown operator 'rleu'; did you mean 'relu'?\n\t%y = rleu(%x)\n\t     ^");
 }
 
+/* The word func in brackets begins no function. */
+Test(parse, a_reserved_word_in_a_type_is_one_error) {
+    static const char *const texts[] = {
+        "func @f(%x: f32[func]) -> f32[func] { return %x }\nfunc @g(%x: f32) -> f32 { return %x }",
+        "func @f(%x: f32) -> f32 { %y = relu(%x) : f32[func] return %y }",
+        "func @f(%x: f32) -> f32[func] { return %x }\nfunc\n@g(%x: f32) -> f32 { return %x }",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        cr_assert_null(parse(texts[i]));
+        cr_expect_eq(error.n, 1, "%s", error.text);
+    }
+    cr_assert_null(parse("func @f(%x: f32[func]) -> f32 { return %x } func @g(%x: f32) -> f32 { return %z }"));
+    cr_expect_eq(error.n, 2, "%s", error.text);
+}
+
 Test(parse, errors_come_in_the_order_of_the_text) {
     cr_assert_null(
         parse("func @f(%x: f32) -> f32 {\n%a = rleu(%x)\n%b = add(%x\n%c = relu(%a)\nreturn %c }\nfunc @g( { }"));
