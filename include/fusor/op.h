@@ -221,7 +221,7 @@ FUSOR_API fusor_tensor fusor_reduce_var(fusor_tensor x, int n_axes, const int64_
 /** standard deviation: the square root of the variance */
 FUSOR_API fusor_tensor fusor_reduce_std(fusor_tensor x, int n_axes, const int64_t *axes, int keepdims,
                                         double correction);
-/** sum of absolute values; integers give i64 */
+/** sum of absolute values; integers and bool give i64 */
 FUSOR_API fusor_tensor fusor_reduce_l1(fusor_tensor x, int n_axes, const int64_t *axes, int keepdims);
 /** square root of the sum of squares */
 FUSOR_API fusor_tensor fusor_reduce_l2(fusor_tensor x, int n_axes, const int64_t *axes, int keepdims);

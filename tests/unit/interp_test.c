@@ -210,6 +210,7 @@ Test(interp, composite_reductions) {
     CHECK("%a: i8[3]", "i64", "reduce_l1(%a)", IN(make("i8[3]", V(-128, 127, -1))), V(256));
     CHECK("%a: i8[3]", "i8", "reduce_l1(%a, dtype=i8)", IN(make("i8[3]", V(-128, 127, -1))), V(0));
     CHECK("%a: u8[2]", "i64", "reduce_l1(%a)", IN(make("u8[2]", V(200, 100))), V(300));
+    CHECK("%a: bool[3]", "i64", "reduce_l1(%a)", IN(make("bool[3]", V(1, 0, 1))), V(2));
     CHECK("%a: f32[3]", "f32", "reduce_logsumexp(%a)", IN(make("f32[3]", V(1000, 1000, 1000))), V(1000 + log(3)));
     CHECK("%a: f32[2]", "f32", "reduce_logsumexp(%a)", IN(make("f32[2]", V(-inf, -inf))), V(-inf));
     CHECK("%a: f32[2]", "f32", "reduce_logsumexp(%a)", IN(make("f32[2]", V(-inf, 3))), V(3));
