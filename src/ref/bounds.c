@@ -3,7 +3,8 @@
  *
  *   element-wise     0 (exact rows), else ulp * ULP(result) or abs, whichever is larger; f64: 4 ULP, hard_* or abs *
  *                    2^-29; halves: one ULP of theirs
- *   sums, means      (256 + log2 n) * u * sum|terms|
+ *   sums, means      (256 + log2 n) * u * sum|terms|; not judged where that sum is out of the accumulator's range, nor
+ *                    are products, contractions and averages then
  *   products         n * u * |result|
  *   contractions     (512 + ceil(n / 512)) * u * sum|a*b|; f32 with the fast tier: 1.01 * 2^-10 * sum|a*b| more
  *   softmax family   8 ULP + 1e-7, and the bound of the sum of n positive terms
@@ -223,12 +224,15 @@ static double product_bound(const walk *w, const ir_node *n, double k) {
     return (512 + ceil(k / 512)) * unit(w, n) + (may_be_tf32(w, n) ? TF32 : 0);
 }
 
-/* v->error += factor * terms, and the conversion from the accumulator. */
-static void add_terms(value *v, const double *terms, double factor, double u) {
+/* v->error += factor * terms, and the conversion from the accumulator. What `each` times the terms, all that is summed,
+ * takes out of the accumulator's range may overflow on the way to a finite result. */
+static void add_terms(value *v, const double *terms, double factor, double u, double each) {
+    const double most = u > 0x1p-30 ? 0x1p127 : 0x1p1023;
     int64_t count = ref_count(&v->t);
     for (int64_t i = 0; i < count; i++) {
-        v->error[i] += factor * terms[i] + ref_narrowing(v->t.dtype, u, get(&v->t, i));
-        if (isnan(v->error[i])) v->error[i] = INFINITY;
+        const double y = get(&v->t, i);
+        v->error[i] += factor * terms[i] + ref_narrowing(v->t.dtype, u, y);
+        if (isnan(v->error[i]) || (isfinite(y) && !(each * terms[i] < most))) v->error[i] = INFINITY;
     }
 }
 
@@ -256,7 +260,7 @@ static fusor_status reduce_bounds(const walk *w, const ir_node *n, value *const 
         }
         if (!is_float) return FUSOR_OK;
         if (!(memory = as_f64(&v->t, true))) return no_memory(w);
-        add_terms(v, memory, each * unit(w, n), unit(w, n));
+        add_terms(v, memory, each * unit(w, n), unit(w, n), 1);
         fu_free(memory);
         /* On the way some factors above 1 may overflow, and what underflows is multiplied by them later. */
         if (!(memory = as_f64(x, true))) return no_memory(w);
@@ -287,7 +291,8 @@ static fusor_status reduce_bounds(const walk *w, const ir_node *n, value *const 
     fusor_status status = eval_f64(w, n, n->op, &absolute, &v->t, &terms);
     fu_free(memory);
     FU_TRY(status);
-    add_terms(v, terms, (256 + log2(each > 1 ? each : 1)) * unit(w, n), unit(w, n));
+    add_terms(v, terms, (256 + log2(each > 1 ? each : 1)) * unit(w, n), unit(w, n),
+              n->op == IR_OP_REDUCE_MEAN ? each : 1);
     fu_free(terms);
     return FUSOR_OK;
 }
@@ -309,7 +314,7 @@ static fusor_status add_product(const walk *w, const ir_node *n, value *const *i
     fu_free(data[1]);
     FU_TRY(status);
     bool is_own = !a_error && !b_error;
-    if (is_own) add_terms(v, terms, factor, factor == 0 ? INFINITY : unit(w, n));
+    if (is_own) add_terms(v, terms, factor, factor == 0 ? INFINITY : unit(w, n), 1);
     else
         for (int64_t i = 0; i < ref_count(&v->t); i++)
             v->error[i] = isnan(terms[i]) ? INFINITY : v->error[i] + terms[i];
@@ -462,7 +467,7 @@ static fusor_status window_bounds(const walk *w, const ir_node *n, value *const 
     fusor_status status = eval_f64(w, n, n->op, &absolute, &v->t, &terms);
     fu_free(memory);
     FU_TRY(status);
-    add_terms(v, terms, product_bound(w, n, each), unit(w, n));
+    add_terms(v, terms, product_bound(w, n, each), unit(w, n), each);
     fu_free(terms);
     return FUSOR_OK;
 }
@@ -495,7 +500,7 @@ static fusor_status product_bounds(const walk *w, const ir_node *n, value *const
             v->error[i] += far[i] == terms[i]       ? 0
                            : far[i] - terms[i] >= 0 ? far[i] - terms[i] + 0x1p-50 * far[i]
                                                     : INFINITY;
-        if (is_float) add_terms(v, terms, product_bound(w, n, each), unit(w, n));
+        if (is_float) add_terms(v, terms, product_bound(w, n, each), unit(w, n), 1);
         /* Products below the normal numbers, and the sign of a zero. */
         for (int64_t i = 0; is_float && i < ref_count(&v->t); i++) v->error[i] += each * ref_ulp(v->t.dtype, 0);
     }

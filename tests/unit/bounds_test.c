@@ -78,6 +78,24 @@ Test(bounds, sums_and_products_of_matrices) {
     cr_expect(b[3] >= 1 && b[3] < 1.01, "%g", b[3]);
 }
 
+/* The sum of a mean may overflow where the mean does not. */
+Test(bounds, sums_out_of_range_are_not_judged) {
+    float big[4] = {3e38f, 3e38f, 3e38f, 3e38f};
+    static const char *const bodies[] = {"f32 { %y = reduce_mean(%x)",
+                                         "f32[1, 1, 1] { %y = average_pool(%x, kernel=[4])",
+                                         "f32[1, 1, 1] { %y = global_average_pool(%x)"};
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        double *b;
+        ref_tensor in = {FUSOR_F32, 3, {1, 1, 4}, big};
+        (void)eval(fu_format(&arena, "func @f(%%x: f32[1, 1, 4]) -> %s return %%y }", bodies[i]), 1, &in, &b);
+        cr_expect(isinf(b[0]), "%s: %g", bodies[i], b[0]);
+        for (int k = 0; k < 4; k++) big[k] = 3e37f;
+        (void)eval(fu_format(&arena, "func @f(%%x: f32[1, 1, 4]) -> %s return %%y }", bodies[i]), 1, &in, &b);
+        cr_expect(isfinite(b[0]), "%s: %g", bodies[i], b[0]);
+        for (int k = 0; k < 4; k++) big[k] = 3e38f;
+    }
+}
+
 Test(bounds, comparison) {
     float got[4] = {0.5f, -1.25f, 3, 1e-3f};
     double bound[4] = {0, 0, 1e-6, 0};
