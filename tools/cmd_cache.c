@@ -144,19 +144,23 @@ static int show(tool *t, const char *dir) {
     return e->problem ? EXIT_NO : 0;
 }
 
-static int set_aside(tool *t, const char *dir, const char *file, const char *problem, json_t *list) {
+/* Whether the bad file could be quarantined; if not, the report says why. */
+static bool set_aside(tool *t, const char *dir, const char *file, const char *problem, json_t *list) {
     fu_error e;
     fu_error_clear(&e);
-    if (!t->json) printf("%s: %s\n", file, problem);
-    (void)json_array_append_new(list, json_pack("{s:s, s:s}", "file", file, "problem", problem));
-    if (tool_cache_is_read_only(t)) return 0;
-    return rt_cache_quarantine(&e, dir, file) == FUSOR_OK ? 0 : tool_fail(t, &e);
+    const char *why = tool_cache_is_read_only(t)                       ? "the cache is read-only"
+                      : rt_cache_quarantine(&e, dir, file) != FUSOR_OK ? e.text
+                                                                       : NULL;
+    if (!t->json) printf("%s: %s%s%s\n", file, problem, why ? "; not quarantined: " : "", why ? why : "");
+    (void)json_array_append_new(
+        list, json_pack("{s:s, s:s, s:s?}", "file", file, "problem", problem, "not_quarantined", why));
+    return !why;
 }
 
 static int verify(tool *t, const char *dir) {
     cache_entries all = {0};
     cache_cubins cubins = {0};
-    int bad = 0, status = cache_read(t, dir, false, &all);
+    int bad = 0, left = 0, status = cache_read(t, dir, false, &all);
     if (!status) status = cache_read_cubins(t, dir, &cubins);
     if (status) return status;
     json_t *list = json_array();
@@ -169,8 +173,7 @@ static int verify(tool *t, const char *dir) {
             continue;
         }
         bad++;
-        int failed = set_aside(t, dir, file, problem, list);
-        if (failed) status = failed;
+        left += !set_aside(t, dir, file, problem, list);
     }
     if (t->json) {
         json_t *d = report_new("fusor-cache-verify/1");
@@ -183,6 +186,8 @@ static int verify(tool *t, const char *dir) {
         printf("%u entries%s, %d bad%s\n", all.n, cubins.n ? fu_format(&t->arena, " and %u cubins", cubins.n) : "", bad,
                !bad                         ? ""
                : tool_cache_is_read_only(t) ? " (left where they are: the cache is read-only)"
+               : left == bad                ? " (not quarantined)"
+               : left                       ? fu_format(&t->arena, " (%d of them not quarantined)", left)
                                             : " (quarantined)");
     }
     json_decref(list);

@@ -323,6 +323,11 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     expect 1 'checksum' cache show "$(basename "$file" .fk | cut -c1-32)"
     expect 1 'is bad: checksum does not match' cache disasm "$(basename "$file" .fk | cut -c1-32)"
     expect 1 '1 bad (left where they are' cache verify --cache ro
+    mkdir "$file.bad" # for root, too, nothing can be renamed to that
+    expect 1 'checksum.*; not quarantined: .*s a directory' cache verify
+    grep -q '1 bad (not quarantined)' out && ok || bad 'verify: what could not be set aside'
+    json fusor-cache-verify/1 'bad.0.file bad.0.not_quarantined' cache verify
+    rmdir "$file.bad"
     expect 1 '1 bad (quarantined)' cache verify
     expect 0 'set aside     1 bad' cache stats
     json fusor-cache-stats/1 'quarantined quarantined_bytes' cache stats
