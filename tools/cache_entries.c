@@ -28,13 +28,14 @@ static const char *shape_of(fu_arena *a, const char *description) {
 
 static bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
 
-enum { N_FIELDS = 5 };
-static const char *const fields[N_FIELDS] = {"kind", "target", "symbol", "key", "build"};
+enum { N_FIELDS = 6 };
+static const char *const fields[N_FIELDS] = {"kind", "target", "function", "symbol", "key", "build"};
 
 static bool is_wanted(const tool *t, const cache_entry *e) {
     const char *f = t->filter;
     if (!f) return true;
-    const char *const values[] = {e->kind, e->level, e->symbol, e->key, e->is_of_this_build ? "this" : "other"};
+    const char *const values[] = {e->kind,   e->level, e->symbol,
+                                  e->symbol, e->key,   e->is_of_this_build ? "this" : "other"};
     for (int i = 0; i < N_FIELDS; i++) {
         size_t n = strlen(fields[i]);
         if (strncmp(f, fields[i], n) == 0 && f[n] == '=') return has(values[i], f + n + 1);
@@ -49,9 +50,9 @@ static int check_filter(tool *t) {
     const char *word = fu_strndup(&t->arena, t->filter, n);
     for (int i = 0; i < N_FIELDS; i++)
         if (strcmp(word, fields[i]) == 0) return 0;
-    return tool_usage(t,
-                      "--filter %s: expected kind=, target=, symbol=, key=, build=this or build=other, or just TEXT%s",
-                      t->filter, tool_suggest(t, word, fields, N_FIELDS, ""));
+    return tool_usage(
+        t, "--filter %s: expected kind=, target=, function=, key=, build=this or build=other, or just TEXT%s",
+        t->filter, tool_suggest(t, word, fields, N_FIELDS, ""));
 }
 
 /* Of an entry, which may be damaged. */
@@ -164,11 +165,13 @@ int cache_find_key(tool *t, const char *dir, const cache_entry **out) {
 }
 
 json_t *cache_entry_json(const cache_entry *e) {
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:s?}", "key", e->key, "symbol",
-                     e->symbol, "kind", e->kind, "shape", e->shape, "target", e->level, "build_id", e->build_id,
-                     "bytes", (json_int_t)e->file_bytes, "code_bytes", (json_int_t)e->code_bytes, "compile_ns",
-                     (json_int_t)e->compile_ns, "created", (json_int_t)e->created_s, "used", (json_int_t)e->used_s,
-                     "hits", (json_int_t)e->hits, "this_build", e->is_of_this_build, "problem", e->problem);
+    /* What a kernel's code is called: many programs' functions may share it. */
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:s?}", "key", e->key,
+                     "function", e->symbol, "symbol", e->symbol, "kind", e->kind, "shape", e->shape, "target", e->level,
+                     "build_id", e->build_id, "bytes", (json_int_t)e->file_bytes, "code_bytes",
+                     (json_int_t)e->code_bytes, "compile_ns", (json_int_t)e->compile_ns, "created",
+                     (json_int_t)e->created_s, "used", (json_int_t)e->used_s, "hits", (json_int_t)e->hits, "this_build",
+                     e->is_of_this_build, "problem", e->problem);
 }
 
 const char *cache_age(tool *t, int64_t since) {

@@ -15,14 +15,14 @@ static const char *sort_field;
 static int by_field(const void *pa, const void *pb) {
     const cache_entry *a = pa, *b = pb;
     const char *f = sort_field ? sort_field : "key";
-    int order = strcmp(f, "size") == 0      ? MORE_FIRST(file_bytes)
-                : strcmp(f, "age") == 0     ? MORE_FIRST(used_s)
-                : strcmp(f, "hits") == 0    ? MORE_FIRST(hits)
-                : strcmp(f, "compile") == 0 ? MORE_FIRST(compile_ns)
-                : strcmp(f, "key") == 0     ? 0
-                : strcmp(f, "kind") == 0    ? strcmp(a->kind, b->kind)
-                : strcmp(f, "symbol") == 0  ? strcmp(a->symbol, b->symbol)
-                                            : strcmp(a->level, b->level);
+    int order = strcmp(f, "size") == 0                                   ? MORE_FIRST(file_bytes)
+                : strcmp(f, "age") == 0                                  ? MORE_FIRST(used_s)
+                : strcmp(f, "hits") == 0                                 ? MORE_FIRST(hits)
+                : strcmp(f, "compile") == 0                              ? MORE_FIRST(compile_ns)
+                : strcmp(f, "key") == 0                                  ? 0
+                : strcmp(f, "kind") == 0                                 ? strcmp(a->kind, b->kind)
+                : strcmp(f, "symbol") == 0 || strcmp(f, "function") == 0 ? strcmp(a->symbol, b->symbol)
+                                                                         : strcmp(a->level, b->level);
     return order ? order : strcmp(a->key, b->key);
 }
 
@@ -54,13 +54,14 @@ static void print_table(tool *t, report_table *table) {
 }
 
 static int list(tool *t, const char *dir) {
-    static const char *const fields[] = {"key", "symbol", "kind", "target", "level", "size", "compile", "hits", "age"};
+    static const char *const fields[] = {"key",   "function", "symbol",  "kind", "target",
+                                         "level", "size",     "compile", "hits", "age"};
     enum { N_FIELDS = sizeof fields / sizeof *fields };
     cache_entries all = {0};
     bool known = !t->sort;
     for (int i = 0; i < N_FIELDS; i++) known |= t->sort && strcmp(t->sort, fields[i]) == 0;
     if (!known)
-        return tool_usage(t, "--sort %s: expected key, symbol, kind, target, size, compile, hits or age%s", t->sort,
+        return tool_usage(t, "--sort %s: expected key, function, kind, target, size, compile, hits or age%s", t->sort,
                           tool_suggest(t, t->sort, fields, N_FIELDS, ""));
     int status = cache_read(t, dir, false, &all);
     if (status) return status;
@@ -74,7 +75,7 @@ static int list(tool *t, const char *dir) {
         return report_print(t, d);
     }
     report_table table = {.t = t, .columns = 9, .left_mask = 1 | 2 | 4 | 8 | 256};
-    report_row(&table, "key", "kind", "shape", "target", "size", "compile", "hits", "used", "symbol");
+    report_row(&table, "key", "kind", "shape", "target", "size", "compile", "hits", "used", "function");
     for (uint32_t i = 0; i < all.n; i++) {
         const cache_entry *e = &all.at[i];
         report_row(&table, fu_strndup(&t->arena, e->key, 12), e->kind, e->shape, e->level,

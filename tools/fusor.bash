@@ -22,7 +22,7 @@ _fusor() {
     --stage) words='ir opt plan llvm asm obj header ptx cubin' ;;
     --peers) words='found all none numpy numba torch jax onnxruntime torch.compile' ;;
     --format) words='text json dot html' ;;
-    --sort) words='key symbol kind target size compile hits age' ;;
+    --sort) words='key function kind target size compile hits age' ;;
     # ---- end of bash-words ----
     *)
         if [[ $word == -* ]]; then words="$("$program" ${command:+"$command"} --help 2>/dev/null | grep -o -e '--[a-z-]*' | sort -u)"

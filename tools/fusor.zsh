@@ -102,7 +102,7 @@ _fusor() {
         '*-o+[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
         '*--output=[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
         '--filter=[only what has TEXT in its name; cache also FIELD=TEXT (kind=row, target=v3, build=other)]:TEXT: '
-        '--sort=[list by key, symbol, kind, target, size, compile, hits or age]:sort:(key symbol kind target size compile hits age)'
+        '--sort=[list by key, function, kind, target, size, compile, hits or age]:sort:(key function kind target size compile hits age)'
         '--max-size=[prune to this size\: 512M]:BYTES: '
         '--max-age=[prune what was not used for\: 30d, 12h]:AGE: '
         '--dry-run[say what prune would delete]'

@@ -53,7 +53,7 @@ static const struct {
     {"stage", "ir opt plan llvm asm obj header ptx cubin"},
     {"peers", "found all none numpy numba torch jax onnxruntime torch.compile"},
     {"format", "text json dot html"},
-    {"sort", "key symbol kind target size compile hits age"},
+    {"sort", "key function kind target size compile hits age"},
 };
 enum { N_CHOICES = sizeof choices / sizeof *choices };
 static const char cache_actions[] = "list show disasm why verify prune clear stats path warm export import";

@@ -363,9 +363,10 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     expect 2 'expected NAME=SIZE' cache warm two.fusor --dim 3
     json fusor-cache-warm/1 'directory kernels compiled' cache warm two.fusor --target v2
     json fusor-cache-why/1 'kernels.0.symbol kernels.0.key kernels.0.hit kernels.0.target kernels.0.where' cache why two.fusor --target v2
-    json fusor-cache-list/1 'entries.0.key entries.0.symbol entries.0.kind entries.0.shape entries.0.bytes entries.0.hits entries.0.used' cache list --sort hits
+    json fusor-cache-list/1 'entries.0.key entries.0.function entries.0.symbol entries.0.kind entries.0.shape entries.0.bytes entries.0.hits entries.0.used' cache list --sort hits
     expect 0 'x86-64-v2' cache list --filter target=v2 --sort age
-    expect 2 'expected kind=, target=, symbol=, key=, build=this' cache list --filter unknownfield=map
+    expect 0 'used  function' cache list --sort function --filter function=fk_
+    expect 2 'expected kind=, target=, function=, key=, build=this' cache list --filter unknownfield=map
     expect 2 "did you mean 'kind'" cache verify --filter kin=map
     expect 0 'fk_map' cache list --filter '= load'
     expect 2 "did you mean 'size'" cache list --sort siez
