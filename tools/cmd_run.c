@@ -16,6 +16,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -64,6 +65,16 @@ static bool is_directory(const char *path) {
     return (n && path[n - 1] == '/') || (stat(path, &st) == 0 && S_ISDIR(st.st_mode));
 }
 
+/* The ending of another format that only reading knows; NULL: none. */
+static const char *foreign_ending(const char *path) {
+    static const char *const endings[] = {".npz", ".safetensors"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        const size_t n = strlen(path), k = strlen(endings[i]);
+        if (n >= k && strcasecmp(path + n - k, endings[i]) == 0) return endings[i];
+    }
+    return NULL;
+}
+
 static int find_outputs(run *r) {
     tool *t = r->t;
     const ir_graph *g = r->flat;
@@ -94,6 +105,10 @@ static int find_outputs(run *r) {
     }
     for (uint32_t i = 0; i < g->results.n; i++) {
         if (!r->output[i]) continue;
+        const char *ending = foreign_ending(r->output[i]);
+        if (ending)
+            return tool_usage(t, "-o %s: results are not written as %s; expected NAME=path.npy, NAME=- or DIR/",
+                              r->output[i], ending);
         if (strcmp(r->output[i], "-") == 0 && t->json)
             return tool_usage(t, "-o %s=- and --json both want stdout", g->results.at[i].name);
         for (uint32_t k = 0; k < i; k++)

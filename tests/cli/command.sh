@@ -112,6 +112,11 @@ expect 3 ':1:30: error: a size expression divides by zero' run -e 'func @f(%x: f
 expect 3 'a size expression divides by zero' run -e 'func @g(%x: f32[M]) -> f32[M/M] { %y = full(1, shape=[M/M], dtype=f32) return %y } func @f(%x: f32[N]) -> f32[?] { %y = @g(%x) return %y }' @f --fill 1 --dim N=0
 expect 0 'f32\[1\]' run -e 'func @f(%x: f32[N]) -> f32[N/N] { %y = full(1, shape=[N/N], dtype=f32) return %y }' --fill 1 --dim N=3
 expect 0 '"max": 9223372036854775807' run -e 'func @f() -> (%w: i64) { %w = full(9223372036854775807, shape=[], dtype=i64) return %w }' --json
+expect 0 '"max": 18446744073709551615,$' run -e 'func @f() -> (%w: u64) { %w = full(18446744073709551615, shape=[], dtype=u64) return %w }' --json
+for ending in npz safetensors; do
+    expect 2 "-o y.$ending: results are not written as .$ending; expected NAME=path.npy" run two.fusor @g a=1 -o "y=y.$ending"
+    [ -e y.$ending ] && bad "y.$ending was written" || ok
+done
 expect 3 "$(printf '\033\\[1;31merror:\033\\[0m there is no value %%z')" check --color=always -e 'func @f(%x: f32) -> f32 { return %z }'
 expect 4 '"file": "nosuch"' check --json two.fusor nosuch
 expect 3 'overflow 64 bits' run -e 'func @f(%x: f32[N,N]) -> f32 { %y = reduce_sum(%x) return %y }' x=1 --dim N=4e9
