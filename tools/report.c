@@ -21,11 +21,26 @@ int report_flush(tool *t) {
     return tool_environment(t, "standard output: %s", strerror(errno));
 }
 
+/* Jansson's integers end at 2^63 - 1. A larger one is a string that begins with this character, and printed as a number
+ * (LARGE_SHOWN: that beginning as Jansson writes it). */
+#define LARGE       "\001"
+#define LARGE_SHOWN "\"\\u0001"
+
 int report_print(tool *t, json_t *document) {
-    if (!document) return tool_environment(t, "out of memory");
-    (void)json_dumpf(document, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
-    (void)fputc('\n', stdout);
+    char *text = document ? json_dumps(document, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(document);
+    if (!text) return tool_environment(t, "out of memory");
+    const char *from = text;
+    for (const char *at = text; (at = strstr(at, LARGE_SHOWN)) != NULL;) {
+        const char *digits = at + strlen(LARGE_SHOWN), *end = digits + strspn(digits, "0123456789");
+        if (end > digits && *end == '"') {
+            printf("%.*s%.*s", (int)(at - from), from, (int)(end - digits), digits);
+            from = end + 1;
+        }
+        at = end;
+    }
+    puts(from);
+    free(text);
     return report_flush(t);
 }
 
@@ -131,6 +146,11 @@ static bool is_less(ir_dtype t, ir_bits a, double as_real, ir_bits b, double bs_
 
 json_t *report_element(ir_dtype t, ir_bits bits) {
     if (t == FUSOR_I64 || (t == FUSOR_U64 && bits <= INT64_MAX)) return json_integer((json_int_t)bits);
+    if (t == FUSOR_U64) {
+        char text[32];
+        snprintf(text, sizeof text, LARGE "%" PRIu64, bits);
+        return json_string(text);
+    }
     return report_real(ir_bits_to_double(t, bits));
 }
 
