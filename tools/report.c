@@ -192,6 +192,14 @@ static double large(const fusor_buffer *b, double of_f64) {
     return b->dtype == FUSOR_F64 ? of_f64 : b->dtype == FUSOR_F16 ? 1e3 : 1e6;
 }
 
+/* How many times the least the most is, computed in the buffer's type as NumPy does. */
+static double spread(const printer *p) {
+    const double ratio = p->most / p->least;
+    return p->b->dtype == FUSOR_F32   ? (double)(float)ratio
+           : p->b->dtype == FUSOR_F16 ? ir_f16_to_f32(ir_f64_to_f16(ratio))
+                                      : ratio;
+}
+
 /* Does the text read back as v in the buffer's type? */
 static bool is_exact(const printer *p, const char *text, double v) {
     double back = strtod(text, NULL);
@@ -368,7 +376,7 @@ void report_tensor(tool *t, FILE *out, const fusor_buffer *b) {
     printer p = {.t = t, .b = b, .out = out, .is_short = count(b) > WHOLE};
     if (ir_is_float((ir_dtype)b->dtype)) {
         shown(&p, 0, 0, choose_form, &p);
-        p.is_exponent = p.most > 0 && (p.most >= large(b, 1e8) || p.least < 1e-4 || p.most / p.least > 1000);
+        p.is_exponent = p.most > 0 && (p.most >= large(b, 1e8) || p.least < 1e-4 || spread(&p) > 1000);
         if (p.is_exponent) shown(&p, 0, 0, choose_digits, &p);
     }
     shown(&p, 0, 0, measure, &p);

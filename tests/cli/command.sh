@@ -130,6 +130,8 @@ expect 0 '^0.33482960055713207$' run -e 'func @f(%x: f64 = 0.33482960055713207) 
 expect 0 '^-1.6522202e+07$' run -e 'func @f(%x: f32 = -16522202) -> f32 { return %x }'
 expect 0 '^\[1.e+00 2.e+00 1.e+03\]$' run -e 'func @f(%x: f16[3] = [1, 2, 1000]) -> f16[3] { return %x }'
 
+expect 0 '^\[  0.1 100.    inf\]$' run -e 'func @f(%x: f16[3] = [0.1, 100, inf]) -> f16[3] { return %x }'
+expect 0 '^\[1.e-01 1.e+03\]$' run -e 'func @f(%x: f32[2] = [0.1, 1000]) -> f32[2] { return %x }'
 expect 0 '^\[1.0e+100 1.5e+000\]$' run -e 'func @f(%x: f64[2] = [1e100, 1.5]) -> f64[2] { return %x }'
 expect 0 '^\[1.4452955e+08\]$' run -e 'func @f(%x: f64[1] = [144529549.996]) -> f64[1] { return %x }'
 expect 0 '^\[1.44529550e+08 1.23456789e+00\]$' run -e 'func @f(%x: f64[2] = [144529549.996, 1.23456789]) -> f64[2] { return %x }'
