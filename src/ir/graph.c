@@ -409,6 +409,13 @@ void ir_map_hints(ir_graph *g, const ir_graph *from, const ir_id *map) {
     }
 }
 
+bool ir_checks_parameter(const ir_graph *g, const ir_node *n) {
+    if (ir_ops[n->op].kind != IR_KIND_INDEX || n->n_in < 2) return n->op == IR_OP_CALL;
+    const ir_node *x = ir_at(g, n->in[1]);
+    while (ir_ops[x->op].kind == IR_KIND_VIEW) x = ir_at(g, x->in[0]);
+    return x->op == IR_OP_PARAM;
+}
+
 ir_graph *ir_graph_copy_live(fu_arena *a, const ir_graph *g) {
     ir_graph *out = ir_graph_like(a, g);
     bool *live = FU_NEW_N(a, bool, g->nodes.n);
@@ -417,6 +424,7 @@ ir_graph *ir_graph_copy_live(fu_arena *a, const ir_graph *g) {
     for (uint32_t i = 0; i < g->results.n; i++) live[g->results.at[i].node] = true;
     for (ir_id i = g->nodes.n; i-- > 1;) {
         const ir_node *n = ir_at(g, i);
+        live[i] |= ir_checks_parameter(g, n);
         for (unsigned k = 0; live[i] && k < n->n_in; k++) live[n->in[k]] = true;
     }
     for (ir_id i = 1; i < g->nodes.n; i++) {

@@ -213,6 +213,9 @@ typedef struct ir_printer ir_printer;
 ir_printer *ir_printer_new(fu_arena *a, const ir_graph *g);
 void ir_print_nodes(ir_printer *p, fu_str *out, const ir_id *id, int n);
 
+/* A node that is kept though no result may need it: it indexes by what is a parameter's, and that is checked; a call,
+ * which may. */
+bool ir_checks_parameter(const ir_graph *g, const ir_node *n);
 /* A whole copy in another arena, or of live nodes only after a pass (ids change, order kept). */
 ir_graph *ir_graph_copy_live(fu_arena *a, const ir_graph *g);
 /* A graph with g's name, source and sizes (same ids) and nothing in it: what a pass fills. Checks come along. */

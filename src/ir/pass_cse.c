@@ -179,7 +179,7 @@ fusor_status ir_pass_cse(fu_arena *a, fu_error *e, ir_graph **g) {
     for (uint32_t i = 0; i <= max_group; i++) c.group[i] = i;
     merge(&c);
 
-    /* Depth first from the results, operands before users, without recursion: graphs are as deep as their text is long.
+    /* Depth first from the results, and from what else is kept, operands before users, without recursion: graphs are as deep as their text is long.
      */
     ir_rewrite rw;
     ir_rewrite_begin(&rw, a, from);
@@ -190,9 +190,10 @@ fusor_status ir_pass_cse(fu_arena *a, fu_error *e, ir_graph **g) {
         const ir_id old = from->params.at[p].node;
         map[c.in_pool[old]] = rw.map[old];
     }
-    for (uint32_t r = 0; r < from->results.n; r++) {
+    for (uint32_t r = 0, n_results = from->results.n; r < n_results + count; r++) {
         uint32_t depth = 0;
-        const ir_id top = c.in_pool[from->results.at[r].node];
+        const ir_id kept = r < n_results ? from->results.at[r].node : r - n_results, top = c.in_pool[kept];
+        if (r >= n_results && !ir_checks_parameter(from, ir_at(from, kept))) continue;
         if (!map[top]) stack[depth++] = top;
         while (depth) {
             const ir_id id = stack[depth - 1];

@@ -435,7 +435,7 @@ static void place_scatter(planner *p, ir_id id) {
 
 static void place(planner *p, ir_id id) {
     const ir_node *n = ir_at(p->g, id);
-    if (n->op == IR_OP_PARAM || n->op == IR_OP_LITERAL) return;
+    if (n->op == IR_OP_PARAM || n->op == IR_OP_LITERAL || !p->uses[id]) return; /* no use: only checked */
     if (!plan_has_kernel(p, n)) {
         place_reference(p, id);
         return;

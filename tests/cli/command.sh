@@ -110,6 +110,15 @@ for size in N/N 0/N '(2*N)/N' '0*(6/N)' '6/N-6/N' 'N*(6/N)'; do
 done
 expect 3 ':1:30: error: a size expression divides by zero' run -e 'func @f(%x: f32[N], %w: f32[N/N]) -> f32[N] { return %x }' --fill 1 --dim N=0
 expect 3 'a size expression divides by zero' run -e 'func @g(%x: f32[M]) -> f32[M/M] { %y = full(1, shape=[M/M], dtype=f32) return %y } func @f(%x: f32[N]) -> f32[?] { %y = @g(%x) return %y }' @f --fill 1 --dim N=0
+# Indices that are a parameter's are checked where no result needs what they pick, too.
+for unused in '%y = take(%x, %i)' '%e = exp(%x) %y = take(%e, %i, axis=0) %r = relu(%y)' '%y = scatter(%x, %i, %u, axis=0)' '%y = @g(%x, %i)'; do
+    text="func @f(%x: f32[5], %i: i64[1], %u: f32[1]) -> f32[5] { $unused %z = neg(%x) return %z }
+        func @g(%a: f32[5], %k: i64[1]) -> f32[1] { %b = take(%a, %k) return %b }"
+    for how in --threads=1 --no-fuse --device=reference; do
+        expect 3 'index 9 at position \[0\] of the indices' run -e "$text" @f --fill 1 i=9 $how
+        expect 0 '-1. -1.' run -e "$text" @f --fill 1 i=-5 $how
+    done
+done
 expect 0 'f32\[1\]' run -e 'func @f(%x: f32[N]) -> f32[N/N] { %y = full(1, shape=[N/N], dtype=f32) return %y }' --fill 1 --dim N=3
 expect 0 '"max": 9223372036854775807' run -e 'func @f() -> (%w: i64) { %w = full(9223372036854775807, shape=[], dtype=i64) return %w }' --json
 expect 0 '"max": 18446744073709551615,$' run -e 'func @f() -> (%w: u64) { %w = full(18446744073709551615, shape=[], dtype=u64) return %w }' --json
