@@ -299,6 +299,10 @@ const char *context_device_name(const fusor_context *ctx, char out[24]) {
     return out;
 }
 
+bool context_keeps_nothing(const fusor_context *ctx) {
+    return !(ctx->flags & FUSOR_IGNORE_ENVIRONMENT) && rt_cache_mode_parse(fu_env_string(FU_FUSOR_CACHE)) != RT_CACHE_RW;
+}
+
 rt_limits context_limits(const fusor_context *ctx, bool is_read_only) {
     if (ctx->device && !ctx->is_auto) return rt_limits_of_device(rt_device_get_info(rt_queue_device(ctx->queue)));
     return rt_limits_get(rt_cache_dir(ctx->cache), ctx->n_threads, is_read_only, false);
@@ -352,9 +356,7 @@ fusor_context *fusor_context_new(const fusor_context_options *options) {
         return NULL;
     }
     if (ctx->is_auto) {
-        const bool is_read_only =
-            c.ignore_environment ? false : rt_cache_mode_parse(fu_env_string(FU_FUSOR_CACHE)) != RT_CACHE_RW;
-        ctx->select = rt_select_open(rt_cache_dir(ctx->cache), is_read_only);
+        ctx->select = rt_select_open(rt_cache_dir(ctx->cache), context_keeps_nothing(ctx));
         if (!ctx->select) ctx->is_auto = false;
     }
     atomic_fetch_add(&n_contexts, 1);

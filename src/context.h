@@ -46,6 +46,8 @@ struct fusor_context {
 fusor_context *context_keep(fusor_context *ctx);
 /* Is it the name of a device, here or not? ARGUMENT, with what is accepted and the nearest name. */
 fusor_status context_check_device(fu_error *e, const char *name);
+/* Is nothing that was measured to be written beside the cache? */
+bool context_keeps_nothing(const fusor_context *ctx);
 /* What its programs can be measured by: of the machine, kept beside the cache, or of the device. */
 rt_limits context_limits(const fusor_context *ctx, bool is_read_only);
 /* "cpu", "cuda:0", "reference": where its programs run. */

@@ -4,7 +4,6 @@
 #include "context.h"
 #include "fusor/cache.h"
 #include "fusor/profile.h"
-#include "base/env.h"
 #include "profile_advice.h"
 #include "rt/buffer.h"
 #include "rt/trace.h"
@@ -140,7 +139,7 @@ static json_t *document(fusor_context *ctx, rt_profile *p) {
     }
     qsort(order, (size_t)n, sizeof *order, slower_first);
     rt_limits limits = {.n_threads = ctx->n_threads};
-    const bool is_read_only = rt_cache_mode_parse(fu_env_string(FU_FUSOR_CACHE)) != RT_CACHE_RW;
+    const bool is_read_only = context_keeps_nothing(ctx);
     if (n) limits = context_limits(ctx, is_read_only);
     for (int i = 0; i < n && !context_home(ctx); i++) {
         const double rate = atomic_load(&order[i]->work) / (double)atomic_load(&order[i]->calls) /

@@ -8,8 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-const char *const ir_kernel_kind_names[IR_KERNEL_KIND_COUNT] = {"map",  "reduce", "row",      "contract",
-                                                                "scan", "window", "attention"};
+const char *const ir_kernel_kind_names[IR_KERNEL_KIND_COUNT] = {
+    [IR_KERNEL_MAP] = "map",           [IR_KERNEL_REDUCE] = "reduce", [IR_KERNEL_ROW] = "row",
+    [IR_KERNEL_CONTRACT] = "contract", [IR_KERNEL_SCAN] = "scan",     [IR_KERNEL_WINDOW] = "window",
+    [IR_KERNEL_ATTENTION] = "attention",
+};
 static const char *const k_names[] = {"load", "store", "scalar", "index"}; /* ORDER IR_K_* */
 
 static const char *inst_name(uint16_t op) {
@@ -572,8 +575,11 @@ static fusor_status verify_behind(const ir_kernel *k, const ir_kbuffer *b, fu_er
 }
 
 fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
-    static const char *const orders[IR_KERNEL_KIND_COUNT] = {"ptp", "prv",     "prv",    "byjmnk",
-                                                             "prv", "bmynkqw", "bhmnkjg"};
+    static const char *const orders[IR_KERNEL_KIND_COUNT] = {
+        [IR_KERNEL_MAP] = "ptp",         [IR_KERNEL_REDUCE] = "prv", [IR_KERNEL_ROW] = "prv",
+        [IR_KERNEL_CONTRACT] = "byjmnk", [IR_KERNEL_SCAN] = "prv",   [IR_KERNEL_WINDOW] = "bmynkqw",
+        [IR_KERNEL_ATTENTION] = "bhmnkjg",
+    };
     int at = 0, last_count = 0, matmuls = 0, reductions = 0, scans = 0;
     for (int d = 0; d < k->n_dims; d++) {
         const char *p = strchr(orders[k->kind] + at, k->dim[d].role);

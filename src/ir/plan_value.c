@@ -139,35 +139,39 @@ uint16_t builder_buffer(builder *b, int buffer, bool is_output, ir_dtype t, cons
     return (uint16_t)(b->accesses.n - 1);
 }
 
+/* What is told of why `to` reads value `id` from memory: what was noted where it was refused, unless the kinds of the
+ * two kernels say more. */
+static ir_reason reason_between(const planner *p, ir_id id, const cluster *from, const cluster *to) {
+    const ir_reason noted = p->info[id].reason;
+    const bool from_reduce = from->kind == CLUSTER_REDUCE, to_reduce = to->kind == CLUSTER_REDUCE;
+    const bool from_contract = from->kind == CLUSTER_CONTRACT || from->kind == CLUSTER_WINDOW,
+               to_contract = to->kind == CLUSTER_CONTRACT || to->kind == CLUSTER_WINDOW;
+    if (p->options->no_fuse) return IR_REASON_USER;
+    if (p->info[id].is_barrier) return IR_REASON_BARRIER;
+    if (noted == IR_REASON_WORKING_SET || noted == IR_REASON_REGISTERS || (from_reduce && !p->info[id].home))
+        return noted;
+    if (from->kind == CLUSTER_REFERENCE || to->kind == CLUSTER_REFERENCE) return IR_REASON_NO_LOWERING;
+    if (from_contract && to_contract) return IR_REASON_TWO_CONTRACTIONS;
+    if (from->kind == CLUSTER_SCAN || to->kind == CLUSTER_SCAN) return IR_REASON_SCAN;
+    if (from->kind == CLUSTER_ATTENTION || to->kind == CLUSTER_ATTENTION)
+        return noted == IR_REASON_RECOMPUTE ? noted : IR_REASON_ATTENTION;
+    if (from_reduce && to_contract) return IR_REASON_REDUCE_INTO_CONTRACT;
+    if (from_contract && to_reduce) return IR_REASON_CONTRACT_THEN_REDUCE;
+    if (from_reduce && to_reduce) return IR_REASON_REDUCE_OTHER_AXES;
+    if (noted < IR_REASON_COUNT && noted != IR_REASON_USER) return noted;
+    return from_reduce ? IR_REASON_REDUCE_OTHER_AXES : IR_REASON_SHARED;
+}
+
 void builder_boundary(builder *b, ir_id id) {
     planner *p = b->p;
-    const cluster *from = &p->clusters.at[p->info[id].made_by], *to = &p->clusters.at[b->c];
+    const cluster *from = &p->clusters.at[p->info[id].made_by];
     for (int i = 0; i < from->n_parts; i++) builder_boundary(b, from->part[i]);
     if (from->n_parts) return;
-    ir_reason r = p->info[id].reason;
-    bool from_reduce = from->kind == CLUSTER_REDUCE,
-         to_contract = to->kind == CLUSTER_CONTRACT || to->kind == CLUSTER_WINDOW;
-    bool from_contract = from->kind == CLUSTER_CONTRACT || from->kind == CLUSTER_WINDOW;
-    const bool is_exact = r == IR_REASON_WORKING_SET ||
-                          r == IR_REASON_REGISTERS || /* says more than the kinds of the two do */
-                          (from_reduce && !p->info[id].home);
-    if (p->options->no_fuse) r = IR_REASON_USER;
-    else if (p->info[id].is_barrier) r = IR_REASON_BARRIER;
-    else if (is_exact) {
-    } else if (from->kind == CLUSTER_REFERENCE || to->kind == CLUSTER_REFERENCE) r = IR_REASON_NO_LOWERING;
-    else if (from_contract && to_contract) r = IR_REASON_TWO_CONTRACTIONS;
-    else if (from->kind == CLUSTER_SCAN || to->kind == CLUSTER_SCAN) r = IR_REASON_SCAN;
-    else if (from->kind == CLUSTER_ATTENTION || to->kind == CLUSTER_ATTENTION)
-        r = r == IR_REASON_RECOMPUTE ? r : IR_REASON_ATTENTION;
-    else if (from_reduce && to_contract) r = IR_REASON_REDUCE_INTO_CONTRACT;
-    else if (from_contract && to->kind == CLUSTER_REDUCE) r = IR_REASON_CONTRACT_THEN_REDUCE;
-    else if (from_reduce && to->kind == CLUSTER_REDUCE) r = IR_REASON_REDUCE_OTHER_AXES;
-    else if (r >= IR_REASON_COUNT || r == IR_REASON_USER)
-        r = from_reduce ? IR_REASON_REDUCE_OTHER_AXES : IR_REASON_SHARED;
     for (uint32_t i = 0; i < p->plan->boundaries.n; i++) {
         const ir_boundary *o = &p->plan->boundaries.at[i];
         if (o->value == id && o->to == -1 - b->c) return;
     }
+    const ir_reason r = reason_between(p, id, from, &p->clusters.at[b->c]);
     fu_push(p->arena, &p->plan->boundaries, (ir_boundary){from->step, -1 - b->c, id, r});
 }
 

@@ -122,12 +122,12 @@ static void check_zeros(const char *op, ir_dtype t, ir_level level, int64_t leng
 }
 
 GPU_TESTS(gpu_rows, threads_agree_about_zeros, 4) {
-    static const int64_t sizes[] = {8, 12, 64, 100, 256, 700, 1024};
+    static const int64_t row_lengths[] = {8, 12, 64, 100, 256, 700, 1024};
     if (!begin()) return;
     const ir_dtype t = *number & 1 ? FUSOR_F32 : FUSOR_F64;
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    for (size_t i = 0; i < sizeof row_lengths / sizeof *row_lengths; i++)
         check_zeros(*number & 2 ? "reduce_min" : "reduce_max", t, t == FUSOR_F32 ? IR_LEVEL_SM70 : IR_LEVEL_SM80,
-                    sizes[i]);
+                    row_lengths[i]);
     rt_cache_close(cache);
 }
 
