@@ -318,13 +318,15 @@ void fusor_function_result(fusor_module *module, const char *name, fusor_tensor 
     ir_graph *g = b->g;
     if (name && !ir_is_ident(name))
         FU_FAIL(&b->error, FUSOR_ERROR_ARGUMENT, "fusor_function_result: '%.64s' is no name", name);
-    for (uint32_t i = 0; name && i < g->results.n; i++)
-        if (strcmp(g->results.at[i].name, name) == 0)
-            FU_FAIL(&b->error, FUSOR_ERROR_ARGUMENT, "fusor_function_result: an earlier result is named %%%s", name);
     ir_id id = node_of(b, value, "fusor_function_result");
     if (!id || b->error.status != FUSOR_OK) return;
     GUARD(b, );
-    ir_result r = {.name = name ? fu_strdup(g->arena, name) : fu_format(g->arena, "result%u", g->results.n),
+    const char *own = name ? fu_strdup(g->arena, name) : fu_format(g->arena, "result%u", g->results.n);
+    for (uint32_t i = 0; i < g->results.n; i++)
+        if (strcmp(g->results.at[i].name, own) == 0)
+            FU_FAIL(&b->error, FUSOR_ERROR_ARGUMENT, "fusor_function_result: an earlier result is named %%%s", own);
+    if (b->error.status != FUSOR_OK) return;
+    ir_result r = {.name = own,
                    .node = id,
                    .alias = -1,
                    .is_declared = name != NULL};

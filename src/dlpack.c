@@ -83,11 +83,12 @@ fusor_tensor fusor_from_dlpack(fusor_context *ctx, struct DLManagedTensor *m) {
         return refuse(ctx, m, "fusor_from_dlpack: %ld dimensions, but the shape is NULL", t->ndim, 0);
     b.data = t->data ? (char *)t->data + t->byte_offset : NULL;
     b.rank = t->ndim;
-    for (int d = 0; d < t->ndim; d++) {
+    uint64_t run = 1; /* what is too large is refused below */
+    for (int d = t->ndim; d-- > 0; run *= (uint64_t)t->shape[d]) { /* strides that say what would be so without them are none */
         b.shape[d] = t->shape[d];
-        if (t->strides) b.stride[d] = t->strides[d];
+        if (t->strides && t->shape[d] != 1 && (uint64_t)t->strides[d] != run) b.flags = FUSOR_STRIDED;
     }
-    if (t->strides) b.flags = FUSOR_STRIDED;
+    for (int d = 0; d < t->ndim && b.flags; d++) b.stride[d] = t->strides[d];
     return fusor_adopt(ctx, &b, release_managed, m);
 }
 

@@ -160,7 +160,10 @@ static bool put_leaf(lazy_state *s, const size_map *m, const lazy_slot *x) {
 
 static bool put_op(lazy_state *s, const size_map *m, const lazy_slot *x) {
     const ir_op_info *info = &ir_ops[x->op];
-    unsigned char head[7] = {'O', x->op, x->to, x->result, (unsigned char)x->n_in, x->attr != NULL, lazy_has_hints(x)};
+    unsigned ones = 0; /* dims of 1 broadcast, also where what makes them 1 is no part of the key */
+    for (int d = 0; d < x->rank; d++) ones |= (unsigned)(x->shape[d] == 1) << d;
+    const unsigned char head[8] = {
+        'O', x->op, x->to, x->result, (unsigned char)x->n_in, x->attr != NULL, lazy_has_hints(x), (unsigned char)ones};
     bool good = put(s, head, sizeof head);
     for (uint32_t k = 0; good && k < x->n_in; k++) {
         uint32_t in = x->in[k].slot ? lazy_at(s, x->in[k].slot)->index : UINT32_MAX - x->in[k].dtype;

@@ -81,15 +81,19 @@ static ir_operand apply(parser *x, const char *place, ir_op op, int n, ir_operan
     return ir_use(id);
 }
 
+/* Not one from 2^63 on, which has the bits of a negative one. */
+static bool is_i64(const ir_operand *x) { return x->literal == IR_LIT_INT && !(x->i < 0 && x->f > 0); }
+
 /* Both are numbers: computed here. False where the operator has no meaning for numbers. */
 static bool fold(ir_op op, const ir_operand *a, const ir_operand *b, ir_operand *out) {
-    bool ints = a->literal == IR_LIT_INT && (!b || b->literal == IR_LIT_INT);
+    bool ints = is_i64(a) && (!b || is_i64(b));
     double u = a->f, v = b ? b->f : 0;
     int64_t r;
     if (a->literal == IR_LIT_BOOL || (b && b->literal == IR_LIT_BOOL)) return false;
     switch (op) {
     case IR_OP_NEG:
         if (ints && a->i != INT64_MIN) *out = integer_of(-a->i);
+        else if (a->literal == IR_LIT_INT && a->i == INT64_MIN && u > 0) *out = integer_of(INT64_MIN);
         else *out = number_of(-u);
         return true;
     case IR_OP_ADD:

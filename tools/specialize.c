@@ -6,8 +6,10 @@
 static void add_type(fu_str *s, const ir_graph *g, const ir_node *n, ir_sizes *to, const ir_size *map) {
     fu_str_add(s, ir_dtypes[n->dtype].name);
     for (int d = 0; d < n->rank; d++) {
+        const ir_size size = ir_size_substitute(to, g->sizes, n->dim[d], map);
         fu_str_add(s, d ? ", " : "[");
-        ir_size_print(s, to, ir_size_substitute(to, g->sizes, n->dim[d], map));
+        if (ir_size_is_writable(to, size)) ir_size_print(s, to, size);
+        else fu_str_addc(s, '?'); /* of a result: what it is inferred to be */
     }
     if (n->rank) fu_str_addc(s, ']');
 }

@@ -353,6 +353,8 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     expect 0 'would delete' cache prune --max-size 1K --dry-run
     expect 0 'would be compiled' cache why two.fusor --dim N=7
     expect 0 'ready' cache warm two.fusor --target v2,v3 --dim N=1,32
+    expect 0 'would be compiled' cache why --dim B=4 \
+        -e 'func @f(%x: f32[B, N]) -> f32[B, ?] { %y = slice(%x, starts=[10], ends=[99], axes=[1]) return %y }'
     expect 0 ' hit ' cache why two.fusor --target v3
     # What --dim warms is what a run of these sizes asks for, and a program that has them as integers.
     rows='%w: f32[64, 32]) -> f32[B, 32] { %h = matmul(%x, %w) %y = relu(%h) return %y }'

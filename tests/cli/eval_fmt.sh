@@ -54,6 +54,9 @@ expect 0 '%y: f32' eval 'y = a + 1, z = y * 2' --fill 1 --dim 3
 expect 0 '%z: f32' eval 'y = a + 1, z = y * 2' --fill 1 --dim 3
 expect 0 '' eval 'y = a + 1, z = y * 2' --fill 1 --dim 3 -o z=z.npy -o y=y.npy
 expect 0 ': ok' eval 'tanh(a)*sigmoid(b)+c' --fill normal:1 --dim 1000 --check
+expect 0 '1.8446744073709552e+19' eval '18446744073709551615 + 1'
+expect 0 '-1.8446744073709552e+19' eval -- '-18446744073709551615'
+expect 0 '-9223372036854775808' eval -- '-9223372036854775808'
 expect 0 'unfused' eval 'tanh(a)*sigmoid(b)+c' --fill uniform:1 --dim 1000 --time --min-time 0.01
 expect 0 'fusor-run/1' eval 'a*2' --fill 1 --dim 4 --json
 expect 0 '%result = mul(%a, 2.0)' eval 'a*2' --fill 1 --emit

@@ -95,6 +95,17 @@ Test(builder, aliases_attributes_and_names_of_sizes) {
     fusor_module_free(m);
 }
 
+Test(builder, a_result_without_a_name_takes_no_other_s) {
+    fusor_module *m = NULL;
+    OK(fusor_module_new(ctx, &m));
+    OK(fusor_function_begin(m, "f"));
+    fusor_tensor x = fusor_function_param(m, "x", FUSOR_F32, 0, NULL, 0);
+    fusor_function_result(m, "result1", x, NULL);
+    fusor_function_result(m, NULL, fusor_neg(x), NULL);
+    FAILS(fusor_function_end(m), FUSOR_ERROR_ARGUMENT, "an earlier result is named %result1");
+    fusor_module_free(m);
+}
+
 Test(builder, traces_movement_and_several_results) {
     fusor_module *m = NULL;
     OK(fusor_module_new(ctx, &m));

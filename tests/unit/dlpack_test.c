@@ -45,6 +45,20 @@ Test(dlpack, strided_tensors_come_in) {
     cr_assert_eq(deleted, 1);
 }
 
+/* As producers write them that always do: without an effect, also of dims of 1. */
+Test(dlpack, strides_of_contiguous_memory_are_none) {
+    fusor_context *ctx = new_context(0);
+    float data[] = {0, 1, 2, 3, 4, 5}, y[6];
+    int64_t shape[] = {3, 1, 2}, strides[] = {2, 99, 1};
+    DLManagedTensor in = {.dl_tensor = {data, {1, 0}, 3, {2, 32, 1}, shape, strides, 0}, .deleter = count_delete};
+    fusor_tensor t = fusor_from_dlpack(ctx, &in);
+    OK(fusor_assign(t, fusor_add(t, 1)));
+    OK(fusor_read(t, y, sizeof y));
+    for (int i = 0; i < 6; i++) cr_assert_eq(y[i], (float)i + 1);
+    fusor_release(t);
+    fusor_context_free(ctx);
+}
+
 Test(dlpack, what_cannot_come_in_is_deleted_and_bad) {
     fusor_context *ctx = new_context(0);
     float data[4] = {0};

@@ -14,6 +14,24 @@ static int64_t compiles(fusor_context *ctx) {
     return s.compiles;
 }
 
+/* The same operators and sizes, but that what is inferred is 1 in the second call, which then stretches. */
+Test(lazy, a_plan_is_none_for_dims_that_become_1) {
+    fusor_context *ctx = new_context(0);
+    float x[40], y[20], z[20];
+    for (int i = 0; i < 40; i++) x[i] = (float)i;
+    for (int i = 0; i < 20; i++) y[i] = (float)(100 * i);
+    for (int k = 0; k < 2; k++) {
+        fusor_scope scope = fusor_scope_begin(ctx, NULL);
+        fusor_tensor X = fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(k ? 2 : 40)),
+                     Y = fusor_wrap_const(ctx, y, FUSOR_F32, FUSOR_SHAPE(20)),
+                     S = fusor_slice(X, 1, (int64_t[]){0}, (int64_t[]){INT64_MAX}, (int64_t[]){2}, NULL);
+        OK(fusor_read(fusor_add(S, Y), z, sizeof z));
+        fusor_scope_end(&scope);
+        for (int i = 0; i < 20; i++) cr_assert_eq(z[i], y[i] + x[k ? 0 : 2 * i]);
+    }
+    fusor_context_free(ctx);
+}
+
 Test(lazy, computes_a_layer) {
     fusor_context *ctx = new_context(0);
     float x[6] = {1, -2, 3, 4, 5, -6}, w[6] = {1, 0, 0, 1, 1, 1}, b[2] = {.5f, -9}, y[4];
