@@ -21,10 +21,9 @@ int report_flush(tool *t) {
     return tool_environment(t, "standard output: %s", strerror(errno));
 }
 
-/* Jansson's integers end at 2^63 - 1. A larger one is a string that begins with this character, and printed as a number
- * (LARGE_SHOWN: that beginning as Jansson writes it). */
-#define LARGE       "\001"
-#define LARGE_SHOWN "\"\\u0001"
+/* Jansson's integers end at 2^63 - 1. A larger one is a string that begins with NUL, as no name or argument does, and
+ * printed as a number. LARGE_SHOWN: that beginning as Jansson writes it. */
+#define LARGE_SHOWN "\"\\u0000"
 
 int report_print(tool *t, json_t *document) {
     char *text = document ? json_dumps(document, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
@@ -148,8 +147,9 @@ json_t *report_element(ir_dtype t, ir_bits bits) {
     if (t == FUSOR_I64 || (t == FUSOR_U64 && bits <= INT64_MAX)) return json_integer((json_int_t)bits);
     if (t == FUSOR_U64) {
         char text[32];
-        snprintf(text, sizeof text, LARGE "%" PRIu64, bits);
-        return json_string(text);
+        const int n = snprintf(text + 1, sizeof text - 1, "%" PRIu64, bits);
+        text[0] = 0;
+        return json_stringn(text, (size_t)n + 1);
     }
     return report_real(ir_bits_to_double(t, bits));
 }

@@ -13,7 +13,7 @@ const ir_pass ir_passes[] = {
     {"fold", "operators of literals become literals", ir_pass_fold},
     {"simplify", "algebraic rules that keep every bit", ir_pass_simplify},
     {"cse", "equal nodes become one; canonical order", ir_pass_cse},
-    {"dce", "nodes that no result needs go", ir_pass_dce},
+    {"dce", "nodes that no result needs go, but checks of indices", ir_pass_dce},
     {NULL, NULL, NULL},
 };
 

@@ -179,8 +179,8 @@ fusor_status ir_pass_cse(fu_arena *a, fu_error *e, ir_graph **g) {
     for (uint32_t i = 0; i <= max_group; i++) c.group[i] = i;
     merge(&c);
 
-    /* Depth first from the results, and from what else is kept, operands before users, without recursion: graphs are as deep as their text is long.
-     */
+    /* Depth first from the results, and from what else is kept, operands before users, without recursion: graphs are
+     * as deep as their text is long. */
     ir_rewrite rw;
     ir_rewrite_begin(&rw, a, from);
     ir_id *map = FU_NEW_N(a, ir_id, c.pool->nodes.n), *stack = FU_NEW_N(a, ir_id, c.pool->nodes.n);

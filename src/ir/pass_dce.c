@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* pass_dce: drops nodes that no result needs; parameters stay, they are the function's signature, and so do uses of them
- * as indices, which are checked.
+/* pass_dce: drops nodes that no result needs; parameters stay, they are the function's signature, and so do uses of
+ * them as indices, which are checked.
  * Needs: nothing. Keeps: types, order. Breaks: ids. Cost: O(nodes + edges). */
 #include "ir/pass.h"
 

@@ -5,10 +5,14 @@
 #include "base/small.h"
 #include "ir/plan_internal.h"
 
+/* A statement that no result needs asks for nothing; it may still be there for the check of its indices. */
+static bool is_needed(const planner *p, ir_id id) { return id && p->uses[id]; }
+
 void plan_take_hints(planner *p) {
     if (p->options->reference) return;
     for (uint32_t i = 0; i < p->g->hints.n; i++) {
         const ir_hint *h = &p->g->hints.at[i];
+        if (!is_needed(p, h->node)) continue;
         p->info[h->node].is_barrier |= h->kind == IR_HINT_BARRIER;
         if (h->kind == IR_HINT_FUSE_WITH) p->info[h->node].is_wanted = p->info[h->with].is_wanted = true;
     }
@@ -68,8 +72,8 @@ fusor_status plan_check_hints(planner *p) {
         const ir_hint *h = &p->g->hints.at[i];
         const char *a = h->name ? h->name : ir_ops[ir_at(p->g, h->node)->op].name;
         const char *b = h->with_name ? h->with_name : h->with ? ir_ops[ir_at(p->g, h->with)->op].name : "?";
-        if (h->kind != IR_HINT_FUSE_WITH) continue;
-        if (!h->with)
+        if (h->kind != IR_HINT_FUSE_WITH || !is_needed(p, h->node)) continue;
+        if (!is_needed(p, h->with))
             return fail(
                 p, h,
                 fu_format(p->arena, "fuse_with: no result needs %%%.64s, so no kernel computes it with %%%.64s", b, a));

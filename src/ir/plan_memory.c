@@ -31,7 +31,7 @@ static bool is_made_in_place(const planner *p, ir_id id, ir_id x) {
     int uses = 0;
     if (!p->info[x].made_by || buffer < 0 || p->plan->buffers.at[buffer].storage != IR_STORE_TEMP) return false;
     for (ir_id i = 1; i < p->g->nodes.n; i++)
-        for (int j = 0; j < ir_at(p->g, i)->n_in; j++) uses += ir_at(p->g, i)->in[j] == x;
+        for (int j = 0; j < ir_at(p->g, i)->n_in && p->uses[i]; j++) uses += ir_at(p->g, i)->in[j] == x;
     for (uint32_t r = 0; r < p->g->results.n; r++) {
         const ir_result *result = &p->g->results.at[r];
         uses += result->node == x || (result->node == id && result->alias >= 0);

@@ -108,10 +108,9 @@ static bool is_wanted(const rt_cubin_header *h, const uint8_t key[IR_KEY_BYTES],
 
 /* ---- files ---- */
 /* What the cache counts are its entries: a new driver makes machine code for all that are there, and no entry. */
-static void note_written(const rt_cubins *c, size_t bytes) {
-    atomic_uint_fast64_t *written = (void *)(uintptr_t)&c->written; /* all else stays as it is */
-    if (!c->max_bytes || atomic_fetch_add(written, bytes) + bytes <= c->max_bytes / LOOKS_PER_LIMIT) return;
-    atomic_store(written, 0);
+static void note_written(rt_cubins *c, size_t bytes) {
+    if (!c->max_bytes || atomic_fetch_add(&c->written, bytes) + bytes <= c->max_bytes / LOOKS_PER_LIMIT) return;
+    atomic_store(&c->written, 0);
     (void)rt_dir_evict(&c->dir, c->max_bytes, c->max_bytes / 10 * 9, 0, false, false, NULL, NULL, NULL);
 }
 
@@ -145,7 +144,7 @@ void *rt_cubin_read(const rt_cubins *c, const uint8_t key[IR_KEY_BYTES], const c
     return memmove(data, (char *)data + sizeof(rt_cubin_header), *bytes_out);
 }
 
-void rt_cubin_write(const rt_cubins *c, const uint8_t key[IR_KEY_BYTES], const char *ptx, size_t ptx_bytes,
+void rt_cubin_write(rt_cubins *c, const uint8_t key[IR_KEY_BYTES], const char *ptx, size_t ptx_bytes,
                     const rt_cubin_driver *by, const void *cubin, size_t bytes) {
     size_t all = sizeof(rt_cubin_header) + bytes;
     if (!rt_cubins_may_write(c) || !bytes || bytes > RT_ENTRY_MAX_BYTES - sizeof(rt_cubin_header)) return;

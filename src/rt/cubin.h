@@ -44,7 +44,7 @@ bool rt_cubins_may_write(const rt_cubins *c);
 void *rt_cubin_read(const rt_cubins *c, const uint8_t key[IR_KEY_BYTES], const char *ptx, size_t ptx_bytes,
                     const rt_cubin_driver *by, size_t *bytes_out);
 /* Trouble costs the next process the same work, and nothing else. */
-void rt_cubin_write(const rt_cubins *c, const uint8_t key[IR_KEY_BYTES], const char *ptx, size_t ptx_bytes,
+void rt_cubin_write(rt_cubins *c, const uint8_t key[IR_KEY_BYTES], const char *ptx, size_t ptx_bytes,
                     const rt_cubin_driver *by, const void *cubin, size_t bytes);
 /* The driver refuses what is in it. */
 void rt_cubin_drop(const rt_cubins *c, const uint8_t key[IR_KEY_BYTES], const rt_cubin_driver *by);

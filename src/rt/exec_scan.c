@@ -360,7 +360,7 @@ static fusor_status prepare(rt_scan *c, fu_error *e, int n_carries, const rt_car
     for (int i = 0; i < n_in; i++) {
         int p = c->x->input_param[i];
         FU_TRY(split(c, e, "input", param_name(of, p), &in[i], want[p].rank, &c->in[p], &row[i]));
-        /* Before a device has a copy in its place, and of 0 steps too: those after are not prepared. */
+        /* Before a device's copy takes its place. With 0 steps nothing below looks at it. */
         call_end unused = {0};
         FU_TRY(exec_check_input(of, e, p, &row[i], c->n_steps || !c->in[p].is_sequence, &unused));
     }

@@ -719,7 +719,7 @@ Test(contract, direct, .timeout = 300) {
     static const ir_dtype types[] = {FUSOR_F32, FUSOR_F64, FUSOR_I64};
     FOR_LEVELS
     for (int i = 0; i < 64; i++) {
-        if (!is_in_share((uint64_t)(level + i / 2))) continue;
+        if (!is_in_mixed_share((uint64_t)(level * 64 + i))) continue;
         problem p =
             plain(level, types[i % 8 < 5 ? 0 : i % 8 - 5], (int[]){PLAIN, BIAS_RELU, TWO_OUTPUTS, LONG}[i / 2 % 4]);
         p.transpose_a = i & 1;
@@ -755,7 +755,7 @@ Test(contract, direct_narrow) {
     FOR_LEVELS
     for (int i = 0; i < 11; i++)
         for (int j = 0; j < 10; j++) {
-            if (!is_in_share((uint64_t)(level + i + j))) continue;
+            if (!is_in_mixed_share((uint64_t)(level * 110 + i * 10 + j))) continue;
             problem p = plain(level, j % 3 == 2 ? FUSOR_F64 : FUSOR_F32, BIAS_RELU);
             p.gap = i % 4 == 3;
             check_direct(p, (shape){{1, 1}, rows[i], 5 + (int64_t)(random_bits() % 12), depths[j]});

@@ -112,7 +112,7 @@ Test(conv, sums_that_vanish_have_one_sign) {
     for (int i = 0; i <= CASES; i++)
         for (int level = 0; level < IR_LEVEL_COUNT; level++)
             for (int k = 0; k < 2 && is_here(level); k++) {
-                if (!is_in_share((uint64_t)(i + level + k))) continue;
+                if (!is_in_mixed_share((uint64_t)(i * 8 + level * 2 + k))) continue;
                 const conv *c = i < CASES ? &cases[i] : &few;
                 const float w = k ? -1e-30f : 1e-30f;
                 float *y = run(c, ir_levels[level].name, 1, 1e-30f, w, false, false),
@@ -146,7 +146,7 @@ Test(conv, few_products_are_summed_as_many) {
     for (int level = 0; level < IR_LEVEL_COUNT; level++)
         for (int t = 0; t < 7 && is_here(level); t++)
             for (int s = 0; s < 6; s++) {
-                if (!is_in_share((uint64_t)(level + t + s))) continue;
+                if (!is_in_mixed_share((uint64_t)(level * 42 + t * 6 + s))) continue;
                 const conv c = {taken[t][0], made[(s + t) % 7], sizes[s], taken[t][1], 0, 1};
                 float *y[2];
                 for (int i = 0; i < 2; i++)

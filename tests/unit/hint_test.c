@@ -106,6 +106,10 @@ Test(hint, fuse_with_is_met_or_says_why_not) {
           "no result needs %d");
     /* A statement that no result needs asks for nothing. */
     cr_assert_eq(count(F("%y = neg(%a) %d = exp(%y, fuse_with=%y)"), "kernels"), 1);
+    cr_assert_eq(count("func @f(%a: f32[7, 33], %i: i64[2]) -> f32[7, 33] { %y = neg(%a) "
+                       "%d = take(%y, %i, fuse_with=%y) return %y }",
+                       "kernels"),
+                 2, "one of them checks %%i");
     /* Unfused is what somebody asked for. */
     fusor_module *m = NULL;
     OK(fusor_module_parse(ctx, NULL, wanted, strlen(wanted), &m));

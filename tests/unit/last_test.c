@@ -124,7 +124,7 @@ static void same_bits(const char *text) {
     static uint64_t number;
     for (int level = IR_LEVEL_V2; level <= IR_LEVEL_V4; level++) {
         void *fused, *apart;
-        if (!host_has_level(level) || !is_in_share(number++)) continue;
+        if (!host_has_level(level) || !is_in_mixed_share(number++)) continue;
         const size_t a = run(text, ir_levels[level].name, 1 + level % 3, 0, &fused),
                      b = run(text, ir_levels[level].name, 1, FUSOR_NO_FUSE, &apart);
         cr_expect(a == b && memcmp(fused, apart, a) == 0, "%s at %s", text, ir_levels[level].name);
