@@ -159,7 +159,7 @@ static rt_cubins *open_cubins(bool reads, bool writes) {
     return c;
 }
 
-static bool has(const rt_cubins *c, const uint8_t *k, const char *text, rt_cubin_driver driver) {
+static bool has(rt_cubins *c, const uint8_t *k, const char *text, rt_cubin_driver driver) {
     size_t bytes;
     char *data = rt_cubin_read(c, k, text, strlen(text), &driver, &bytes);
     bool found = data != NULL;
@@ -168,7 +168,7 @@ static bool has(const rt_cubins *c, const uint8_t *k, const char *text, rt_cubin
     return found;
 }
 
-static void put(const rt_cubins *c) { rt_cubin_write(c, key, ptx, strlen(ptx), &by, "machin", 6); }
+static void put(rt_cubins *c) { rt_cubin_write(c, key, ptx, strlen(ptx), &by, "machin", 6); }
 
 static void only_file(char path[512]) {
     DIR *d = opendir(dir);
