@@ -351,6 +351,21 @@ static fusor_buffer show(lazy_state *s, lazy_storage *m) {
     return m->buffer;
 }
 
+/* A handle of wrapped memory whose pending value's memory was handed out (another scope has the assignment) holds the
+ * value, which the assignment alone would let go. */
+static bool hold(lazy_state *s, uint32_t wrap, uint32_t value) {
+    lazy_slot *x = lazy_at(s, wrap);
+    if (x->kind != SLOT_WRAP || wrap == value) return true;
+    for (uint32_t k = 0; k < x->n_in; k++)
+        if (x->in[k].slot == value) return true;
+    lazy_input *in = fu_realloc(x->n_in ? x->in : NULL, (x->n_in + 1) * sizeof *in);
+    if (!in) return false;
+    in[x->n_in++].slot = value;
+    x->in = in;
+    lazy_at(s, value)->refs++;
+    return true;
+}
+
 fusor_status fusor_buffer_of(fusor_tensor t, fusor_buffer *out) {
     fu_error e;
     uint32_t slot = 0;
@@ -359,8 +374,10 @@ fusor_status fusor_buffer_of(fusor_tensor t, fusor_buffer *out) {
     fu_error_clear(&e);
     lazy_state *s = lazy_enter(ctx);
     if (!s) return lazy_no_state(t.owner);
-    if (eval_one(s, &e, t, "fusor_buffer_of", &slot) == FUSOR_OK && make_private(s, &e, slot) == FUSOR_OK)
-        *out = show(s, lazy_at(s, slot)->storage);
+    if (eval_one(s, &e, t, "fusor_buffer_of", &slot) == FUSOR_OK && make_private(s, &e, slot) == FUSOR_OK) {
+        if (hold(s, t.slot, slot)) *out = show(s, lazy_at(s, slot)->storage);
+        else lazy_no_memory(&e);
+    }
     lazy_leave(s);
     return context_fail(ctx, &e);
 }

@@ -307,6 +307,34 @@ Test(lazy, inner_scopes_and_outer_assignments) {
     fusor_context_free(ctx);
 }
 
+/* Memory that was handed out stays as long as the handle, also where it is not what the handle wraps. */
+Test(lazy, memory_of_an_outer_assignment_lives_with_the_handle) {
+    fusor_context *ctx = new_context(0);
+    float a[2] = {1, 2};
+    fusor_tensor A = fusor_keep(fusor_wrap(ctx, a, FUSOR_F32, FUSOR_SHAPE(2)));
+    fusor_buffer b = {0}, again = {0}, first = {0};
+    fusor_status outer, inner;
+    for (int i = 0; i < 5; i++) {
+        FUSOR_SCOPE(ctx, &outer) {
+            OK(fusor_assign(A, fusor_add(A, 1)));
+            FUSOR_SCOPE(ctx, &inner) {
+                OK(fusor_buffer_of(A, &b));
+                OK(fusor_buffer_of(A, &again));
+            }
+            cr_assert(inner == FUSOR_OK && b.data == again.data && b.data != a);
+        }
+        if (i == 0) first = b;
+        cr_assert(outer == FUSOR_OK && a[0] == 2 + i && a[1] == 3 + i);
+        fusor_tensor other = fusor_keep(fusor_neg(A)); /* would get the memory if it were free */
+        OK(fusor_eval(1, &other));
+        cr_assert(((float *)b.data)[0] == 2 + i && ((float *)b.data)[1] == 3 + i);
+        cr_assert(((float *)first.data)[0] == 2 && ((float *)first.data)[1] == 3);
+        fusor_release(other);
+    }
+    fusor_release(A);
+    fusor_context_free(ctx);
+}
+
 /* What an inner scope wanted to write goes with it; what waits around it is written. */
 Test(lazy, inner_scopes_that_fail_leave_outer_assignments) {
     fusor_context *ctx = new_context(0);
