@@ -93,7 +93,7 @@ typedef struct compile_request {
     fusor_context *ctx;
     const char *name, *text; /* name: path or "<text>" */
     size_t length;
-    ir_module *module;    /* instead of text; borrowed */
+    ir_module *module;    /* instead of text, which is then the module's in the language or NULL; borrowed */
     const char *function; /* NULL: the first */
     uint32_t flags;       /* FUSOR_NO_FUSE, FUSOR_KEEP_SOURCES */
     const char *target;   /* NULL: the context's */

@@ -137,7 +137,7 @@ static char *copy(const char *text, size_t n) {
 }
 
 start_job *start_compile(const compile_request *r, rt_exec *interim) {
-    const fu_source *source = r->module ? &r->module->source : NULL;
+    const fu_source *source = r->text ? NULL : &r->module->source;
     const char *text = source ? source->text : r->text, *name = source ? source->name : r->name;
     size_t length = source ? source->length : r->length;
     start_job *j = fu_calloc(1, sizeof *j);
@@ -232,7 +232,7 @@ bool start_unfused(fu_arena *arena, fu_error *e, const compile_request *r, const
     ir_plan_options unfused = plan->options;
     ir_plan *interim;
     rt_cache *cache;
-    const char *text = r->module ? r->module->source.text : r->text;
+    const char *text = r->text ? r->text : r->module->source.text;
     if (!text || unfused.no_fuse || unfused.reference || !is_wanted(r->ctx, r->start) ||
         compile_holds(r->ctx->cache, plan, false) || !(cache = open_bundle(r->ctx)))
         return false;

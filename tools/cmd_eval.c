@@ -233,12 +233,13 @@ int cmd_eval(tool *t) {
     program p = {.name = "<expression>", .text = text, .length = strlen(text)};
     if (expression_build(&t->arena, &e, text, &v.params, &p.module) != FUSOR_OK) return tool_fail(t, &e);
     p.parse_ns = fu_now_ns() - start;
+    fu_str s;
+    fu_str_init(&s, &t->arena);
+    ir_print_module(&s, p.module);
     if (t->emit) {
-        fu_str s;
-        fu_str_init(&s, &t->arena);
-        ir_print_module(&s, p.module);
         fputs(s.at, stdout);
         return report_flush(t);
     }
+    p.printed = s.at;
     return run_program(t, &p, 1, t->time && !t->json ? print_bars : NULL);
 }

@@ -171,6 +171,8 @@ static int compile(run *r, point *p) {
     fu_error_clear(&e);
     compile_request request = {.ctx = r->t->ctx,
                                .name = r->program.name,
+                               .text = r->program.printed,
+                               .length = r->program.printed ? strlen(r->program.printed) : 0,
                                .module = r->program.module,
                                .function = r->flat->name,
                                .flags = FUSOR_KEEP_SOURCES | (r->t->no_fuse ? FUSOR_NO_FUSE : 0),

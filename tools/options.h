@@ -87,6 +87,7 @@ typedef struct program {
     const char *name, *text; /* name: a path, "<stdin>" reads "<text>" too */
     size_t length;
     ir_module *module;
+    const char *printed; /* where text is in another language: the module in this one; else NULL */
     int64_t parse_ns;
 } program;
 /* From -e TEXT, else the first argument; *used_out: arguments taken. Reports what is wrong with it. */

@@ -45,6 +45,11 @@ json --check && grep -q '"started": "fused"' out && ok || bad '--check looks at 
 json --cache refresh && grep -q '"started": "fused"' out && ok || bad '--cache refresh'
 rm -rf cache
 "$FUSOR" run p.fusor @f --fill normal:1 --dim M=3000 --dim N=3000 --json >out 2>&1 && grep -q '"started": "fused"' out && ok || bad 'a call that moves much memory'
+# What fusor eval builds is not in the language's text: the fused program is made of it all the same.
+rm -rf cache
+evaluate() { FUSOR_VERBOSE=dispatch "$FUSOR" eval 'tanh(a) * b + 2 * a' --fill normal:1 --dim 1000 -q -o "$1" >out 2>&1; }
+evaluate e1.npy && grep -q '@eval,starts-unfused' out && grep -q '@eval,fused' out && ok || bad 'eval: the fused program was not made'
+evaluate e2.npy && ! grep -q 'starts-unfused' out && cmp -s e1.npy e2.npy && ok || bad 'eval: the fused kernel is not in the cache'
 # Types beside f32: a chain in each, on what make put beside the module.
 if [ -f "$FUSOR_BUILDDIR/.libs/fusor-start.fbundle" ]; then
     unset FUSOR_START_BUNDLE
