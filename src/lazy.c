@@ -222,10 +222,10 @@ void lazy_drop(lazy_state *s, uint32_t slot) {
         fu_free(x->text);
         if (x->kind == SLOT_LEAF) lazy_unread(s, dead);
         if (x->kind == SLOT_WRAP) {
-            uint32_t reader = x->storage->readers; /* one that nothing took up goes too */
-            if (reader && lazy_at(s, reader)->refs == 0) {
-                lazy_at(s, reader)->next = dying;
-                dying = reader;
+            for (uint32_t r = x->storage->readers; r; r = lazy_at(s, r)->next_reader) {
+                if (lazy_at(s, r)->refs) continue; /* those that nothing took up go too */
+                lazy_at(s, r)->next = dying;
+                dying = r;
             }
             lazy_storage_drop(s, x->storage);
         }

@@ -552,6 +552,21 @@ Test(lazy, adopted_memory_is_released_once) {
     OK(fusor_eval(1, &kept));
     cr_assert_eq(released, 2); /* the value is there: its operands are not needed any more */
     fusor_release(kept);
+    /* Also where an operator that failed has left something that would read it. */
+    released = 1;
+    b.flags = 0;
+    FUSOR_SCOPE(ctx, NULL) {
+        fusor_tensor A = fusor_adopt(ctx, &b, count, &released), B = fusor_wrap(ctx, y, FUSOR_F32, FUSOR_SHAPE(5));
+        FAILS(fusor_status_of(fusor_add(A, B)), FUSOR_ERROR_SHAPE, "");
+        fusor_tensor square = fusor_square(fusor_wrap_const(ctx, y, FUSOR_F32, FUSOR_SHAPE(3, 2)));
+        kept = fusor_keep(fusor_neg(square));
+        OK(fusor_assign(A, square));
+        OK(fusor_eval(1, &square));
+    }
+    cr_assert_eq(released, 1);
+    fusor_release(kept);
+    cr_assert_eq(released, 2);
+    b.flags = FUSOR_STRIDED;
     b.rank = 9;
     FAILS(fusor_status_of(fusor_adopt(ctx, &b, count, &released)), FUSOR_ERROR_SHAPE, "rank 9");
     cr_assert_eq(released, 3);
