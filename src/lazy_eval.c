@@ -167,6 +167,17 @@ end:
     return status;
 }
 
+/* Moves a result that lives in wrapped memory to memory of its own, which no later assignment touches. */
+static fusor_status make_private(lazy_state *s, fu_error *e, uint32_t slot) {
+    lazy_slot *x = lazy_at(s, slot);
+    if (x->kind != SLOT_LEAF || x->storage->kind == STORAGE_POOL) return FUSOR_OK;
+    lazy_storage *copy;
+    FU_TRY(copy_of(s, e, &x->storage->buffer, x->storage->buffer.device, &copy));
+    lazy_unread(s, slot);
+    lazy_read_storage(s, slot, copy);
+    return FUSOR_OK;
+}
+
 /* Slots of results become leaves; assigned memory has its new contents. */
 static fusor_status settle(lazy_state *s, fu_error *e, uint32_t n, const lazy_result *results,
                            const fusor_buffer *out) {
@@ -185,6 +196,8 @@ static fusor_status settle(lazy_state *s, fu_error *e, uint32_t n, const lazy_re
             }
             lazy_clear_inputs(s, results[r].slot);
             lazy_read_storage(s, results[r].slot, m);
+            /* Others mostly go with the scope of an optimizer's step: a copy would cost more than the step. */
+            if (x->keeps && make_private(s, e, results[r].slot) != FUSOR_OK) status = e->status;
         }
         if (!results[r].over) continue;
         results[r].over->value = 0;
@@ -330,17 +343,6 @@ fusor_status fusor_read(fusor_tensor t, void *dst, size_t bytes) {
     }
     lazy_leave(s);
     return context_fail(ctx, &e);
-}
-
-/* Moves a result that lives in wrapped memory to memory of its own, which no later assignment touches. */
-static fusor_status make_private(lazy_state *s, fu_error *e, uint32_t slot) {
-    lazy_slot *x = lazy_at(s, slot);
-    if (x->kind != SLOT_LEAF || x->storage->kind == STORAGE_POOL) return FUSOR_OK;
-    lazy_storage *copy;
-    FU_TRY(copy_of(s, e, &x->storage->buffer, x->storage->buffer.device, &copy));
-    lazy_unread(s, slot);
-    lazy_read_storage(s, slot, copy);
-    return FUSOR_OK;
 }
 
 /* From now on its contents are the caller's as well. */

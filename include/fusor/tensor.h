@@ -101,8 +101,10 @@ FUSOR_API fusor_tensor fusor_fuse_with(fusor_tensor a, fusor_tensor b);
  * another wrapped tensor too: wrap it once); after a failed assignment none of its scope is run, so no step is done by
  * half. */
 FUSOR_API fusor_status fusor_assign(fusor_tensor wrapped, fusor_tensor value);
-/** Evaluates n tensors as one graph (and pending assignments of their context); their values are then kept in memory.
- * Of none it does nothing: no context is named. */
+/** Evaluates n tensors as one graph (and pending assignments of their context); their values are then kept in memory:
+ * of one that is assigned too, and that fusor_keep does not hold by then, in the memory it is assigned to, which must
+ * then stay, and change by fusor_assign only, as long as that tensor is used. Of none it does nothing: no context is
+ * named. */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_eval(int n, const fusor_tensor *t);
 /** Evaluates t and returns its contents in memory of the context's device (on the CPU in memory of fusor's own):
  *  wrapped memory is uploaded once, not by each evaluation that reads it, and may change or go. What is there already

@@ -307,6 +307,23 @@ Test(lazy, inner_scopes_and_outer_assignments) {
     fusor_context_free(ctx);
 }
 
+/* A kept value that has been evaluated needs no wrapped memory, not even what it was written to. */
+Test(lazy, a_kept_value_that_is_assigned_is_in_memory_of_its_own) {
+    fusor_context *ctx = new_context(0);
+    float a[2] = {1, 2}, y[2];
+    fusor_tensor A = fusor_wrap(ctx, a, FUSOR_F32, FUSOR_SHAPE(2)), kept = fusor_keep(fusor_add(A, 1));
+    OK(fusor_assign(A, kept));
+    OK(fusor_eval(1, &kept));
+    cr_assert(a[0] == 2 && a[1] == 3);
+    a[0] = 100;
+    OK(fusor_read(kept, y, sizeof y));
+    cr_assert(y[0] == 2 && y[1] == 3);
+    OK(fusor_read(A, y, sizeof y));
+    cr_assert(y[0] == 100 && y[1] == 3);
+    fusor_release(kept);
+    fusor_context_free(ctx);
+}
+
 /* Memory that was handed out stays as long as the handle, also where it is not what the handle wraps. */
 Test(lazy, memory_of_an_outer_assignment_lives_with_the_handle) {
     fusor_context *ctx = new_context(0);
