@@ -119,6 +119,24 @@ Test(dlpack, empty_tensors_of_huge_dims_go_out) {
     fusor_context_free(ctx);
 }
 
+/* The value of an assignment that waits around the scope; the tensor alone holds it. */
+Test(dlpack, a_pending_value_goes_out_and_outlives_its_assignment) {
+    fusor_context *ctx = new_context(0);
+    float x[] = {1, 2}, y[2];
+    DLManagedTensor *out = NULL;
+    FUSOR_SCOPE(ctx, NULL) {
+        fusor_tensor X = fusor_wrap(ctx, x, FUSOR_F32, FUSOR_SHAPE(2));
+        OK(fusor_assign(X, fusor_add(X, 1)));
+        FUSOR_SCOPE(ctx, NULL) OK(fusor_to_dlpack(X, &out));
+    }
+    cr_assert_eq(x[0], 2);
+    OK(fusor_read(fusor_mul(fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(2)), 9), y, sizeof y));
+    const float *z = out->dl_tensor.data;
+    cr_assert(z != x && z[0] == 2 && z[1] == 3);
+    out->deleter(out);
+    fusor_context_free(ctx);
+}
+
 /* Out of one context and into another: no copy. */
 Test(dlpack, round_trip_is_the_same_memory) {
     fusor_context *a = new_context(0), *ctx = new_context(0);
