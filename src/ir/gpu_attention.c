@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* gpu_attention.c: the grid of attention on a GPU (jit/gpu_attention.c). A block of threads takes some queries, a part
  * of the keys and some columns of the values; where there are several parts, a second launch merges them. */
+#include "base/small.h"
 #include "ir/gpu_grid.h"
 
 enum {

@@ -6,6 +6,7 @@
  * Composites that share nodes after merging (softmax and log_softmax of one tensor) become one group, and groups are
  * numbered in canonical order. Nodes inside and outside of composites are kept apart. Needs: types. Keeps: types.
  * Breaks: ids, order. Cost: O(nodes + edges). */
+#include "base/small.h"
 #include "ir/kernel.h"
 #include "ir/pass.h"
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* types.c: the element type table and conversions between bits and numbers. Symbolic sizes are in size.c. */
+#include "base/small.h"
 #include "ir/types.h"
 #include "base/bits.h"
 #include <math.h>

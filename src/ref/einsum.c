@@ -2,6 +2,7 @@
 /* einsum: for each element of the result, the products of all operands over every value of the subscripts that it does
  * not have. An operand's stride along a subscript is the sum of those of the axes that have it; axes of size 1 stretch.
  */
+#include "base/small.h"
 #include "ref/kinds.h"
 #include "ir/einsum.h"
 #include "ir/scalar.h"
