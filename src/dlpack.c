@@ -83,8 +83,8 @@ fusor_tensor fusor_from_dlpack(fusor_context *ctx, struct DLManagedTensor *m) {
         return refuse(ctx, m, "fusor_from_dlpack: %ld dimensions, but the shape is NULL", t->ndim, 0);
     b.data = t->data ? (char *)t->data + t->byte_offset : NULL;
     b.rank = t->ndim;
-    uint64_t run = 1; /* what is too large is refused below */
-    for (int d = t->ndim; d-- > 0; run *= (uint64_t)t->shape[d]) { /* strides that say what would be so without them are none */
+    uint64_t run = 1; /* strides that say what would be so without them are none; what is too large is refused below */
+    for (int d = t->ndim; d-- > 0; run *= (uint64_t)t->shape[d]) {
         b.shape[d] = t->shape[d];
         if (t->strides && t->shape[d] != 1 && (uint64_t)t->strides[d] != run) b.flags = FUSOR_STRIDED;
     }

@@ -307,8 +307,8 @@ static int size_param(tool *t, const ir_graph *g, const ir_param *p, bool is_by_
     return tool_fail(t, &e);
 }
 
-static int check_sizes(tool *t, const ir_graph *g, const int64_t *symbols) {
-    fu_error e;
+/* Of parameters whose sizes are known by now. */
+static int check_params(tool *t, const ir_graph *g, const int64_t *symbols) {
     fusor_buffer b;
     for (uint32_t i = 0; i < g->params.n; i++) {
         const ir_param *p = &g->params.at[i];
@@ -318,6 +318,13 @@ static int check_sizes(tool *t, const ir_graph *g, const int64_t *symbols) {
         int status = is_known ? size_param(t, g, p, false, symbols, &b) : 0;
         if (status) return status;
     }
+    return 0;
+}
+
+static int check_sizes(tool *t, const ir_graph *g, const int64_t *symbols) {
+    fu_error e;
+    const int status = check_params(t, g, symbols);
+    if (status) return status;
     fu_error_clear(&e);
     return ir_check_sizes(g, &e, symbols) == FUSOR_OK ? 0 : tool_fail(t, &e);
 }
@@ -428,11 +435,7 @@ int inputs_bind(tool *t, inputs *in, const int *choice) {
     if ((status = choose_dims(t, in, choice)) != 0) return status;
     for (int i = 0; i < in->n; i++)
         if (!(binds_sizes(in, i) && in->source[i]) && (status = fill(t, in, i)) != 0) return status;
-    for (int i = 0; i < in->n; i++) { /* what files make of a size may be none */
-        fusor_buffer b;
-        if (!g->params.at[i].has_value && (status = size_param(t, g, &g->params.at[i], false, in->symbols, &b)) != 0)
-            return status;
-    }
+    if ((status = check_params(t, g, in->symbols)) != 0) return status; /* what files make of a size may be none */
     const int64_t **shape = FU_NEW_N(&t->arena, const int64_t *, in->n + 1);
     for (int i = 0; i < in->n; i++) shape[i] = in->buffer[i].shape;
     fu_error_clear(&e);

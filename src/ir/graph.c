@@ -413,8 +413,7 @@ bool ir_checks_parameter(const ir_graph *g, const ir_node *n) {
     if (n->op == IR_OP_CALL) return true;
     if (ir_ops[n->op].kind != IR_KIND_INDEX || n->n_in < 2) return false;
     const ir_node *x = ir_at(g, n->in[1]);
-    while (ir_ops[x->op].kind == IR_KIND_VIEW && x->op != IR_OP_TRANSPOSE && ir_view_is_index_map(g, x))
-        x = ir_at(g, x->in[0]); /* what plan_index_base goes through */
+    while (ir_view_is_checked_below(g, x)) x = ir_at(g, x->in[0]);
     return x->op == IR_OP_PARAM;
 }
 

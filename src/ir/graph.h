@@ -183,6 +183,8 @@ void ir_type_print(fu_str *out, const ir_graph *g, const ir_node *n);
 /* view.c: which dims of a view (a node of kind IR_KIND_VIEW, or a slice) are which dims of its operand. */
 /* A view that only drops or inserts sizes of 1, permutes or repeats; false = a reshape that splits or merges dims. */
 bool ir_view_is_index_map(const ir_graph *g, const ir_node *n);
+/* Are indices that n makes checked where its operand lies? A view of them in their order, or repeated. */
+bool ir_view_is_checked_below(const ir_graph *g, const ir_node *n);
 /* Perm of a transpose: dim of the result -> dim of the operand. */
 void ir_view_perm(const ir_graph *g, const ir_node *n, int perm[IR_MAX_RANK]);
 /* Result dim of an index-map view -> operand dim, or -1 (inserted or repeated). */

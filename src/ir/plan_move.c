@@ -352,9 +352,7 @@ uint16_t builder_move(builder *b, ir_id id, const chain *at) {
 ir_id plan_index_base(const planner *p, ir_id id) {
     for (;;) {
         const ir_node *n = ir_at(p->g, id);
-        if (is_leaf(p, id) || p->info[id].home || !is_view(n) || n->op == IR_OP_SLICE || n->op == IR_OP_TRANSPOSE ||
-            !ir_view_is_index_map(p->g, n))
-            return id;
+        if (is_leaf(p, id) || p->info[id].home || !ir_view_is_checked_below(p->g, n)) return id;
         id = n->in[0];
     }
 }

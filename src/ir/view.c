@@ -34,6 +34,10 @@ bool ir_view_is_index_map(const ir_graph *g, const ir_node *n) {
     return match_without_ones(g, n, ir_at(g, n->in[0]), from);
 }
 
+bool ir_view_is_checked_below(const ir_graph *g, const ir_node *n) {
+    return ir_ops[n->op].kind == IR_KIND_VIEW && n->op != IR_OP_TRANSPOSE && ir_view_is_index_map(g, n);
+}
+
 void ir_view_dims(const ir_graph *g, const ir_node *n, int from[IR_MAX_RANK]) {
     const ir_node *x = ir_at(g, n->in[0]);
     if (n->op == IR_OP_TRANSPOSE) {

@@ -291,9 +291,13 @@ LLVMValueRef em_identity(emit *e, ir_op reduce_op, ir_dtype t) {
     }
 }
 
+bool em_has_max_nan(const emit *e, ir_dtype t) {
+    return e->k->level >= IR_LEVEL_SM80 && (t == FUSOR_F32 || ir_is_half(t));
+}
+
 /* max.NaN, min.NaN: one instruction where the rows of maximum and minimum take four. */
 static LLVMValueRef combine_on_gpu(emit *e, ir_op combine, ir_dtype t, LLVMValueRef acc, LLVMValueRef x) {
-    if (e->k->level < IR_LEVEL_SM80 || (t != FUSOR_F32 && !ir_is_half(t))) return NULL;
+    if (!em_has_max_nan(e, t)) return NULL;
     const char *name = combine == IR_OP_MAXIMUM ? "llvm.maximum" : combine == IR_OP_MINIMUM ? "llvm.minimum" : NULL;
     return name ? em_intrinsic(e, name, 2, (LLVMValueRef[]){acc, x}) : NULL;
 }

@@ -213,6 +213,7 @@ enum { EM_RANDOM_MAX = 4 };
 int em_random_block(emit *e, const ir_kinst *inst, LLVMValueRef seed, LLVMValueRef first,
                     LLVMValueRef out[EM_RANDOM_MAX]);
 /* Operator of a reduction on accumulators: combine(acc, x) for values of dtype t. */
+bool em_has_max_nan(const emit *e, ir_dtype t); /* max.NaN, min.NaN of a GPU, which tell -0 from +0 */
 LLVMValueRef em_combine(emit *e, ir_op reduce_op, ir_dtype t, LLVMValueRef acc, LLVMValueRef x);
 LLVMValueRef em_identity(emit *e, ir_op reduce_op, ir_dtype t); /* current width */
 LLVMValueRef em_lane(emit *e, LLVMValueRef vector, int lane);

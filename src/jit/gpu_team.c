@@ -116,12 +116,9 @@ LLVMValueRef gpu_is_last(gpu_row *w, LLVMValueRef counter, LLVMValueRef n) {
 }
 
 /* ---- teams ---- */
-/* Does it depend on the order which of -0 and +0 a merge gives? With max.NaN (emit.c) it does not. */
+/* Does it depend on the order which of -0 and +0 a merge gives? */
 static bool has_order(const gpu_row *w, int j) {
-    const red *r = w->r;
-    const ir_dtype t = red_type(r, j);
-    const bool is_max_nan = r->e->k->level >= IR_LEVEL_SM80 && (t == FUSOR_F32 || ir_is_half(t));
-    return red_sets_nans_apart(r, j) && !is_max_nan;
+    return red_sets_nans_apart(w->r, j) && !em_has_max_nan(w->r->e, red_type(w->r, j));
 }
 
 /* As a merge of the lower lane's and the upper one's, in both of them. */

@@ -295,6 +295,10 @@ uint64_t rt_dir_evict(const rt_dir *d, uint64_t max_bytes, uint64_t target_bytes
     return total;
 }
 
+uint64_t rt_dir_keep_to(const rt_dir *d, uint64_t max_bytes, int64_t *n_out) {
+    return rt_dir_evict(d, max_bytes, max_bytes / 10 * 9, 0, false, false, n_out, NULL, NULL);
+}
+
 int rt_dir_quarantined(const rt_dir *d, bool is_removed, int64_t *n_out, int64_t *bytes_out) {
     DIR *listing = open_listing(d);
     int failed = 0;

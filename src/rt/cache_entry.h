@@ -68,6 +68,8 @@ void rt_dir_unlock(const rt_dir *d, const char *name, int fd);
  * left; *failed_out (may be NULL): 0, or the errno of the first file that could not be deleted. */
 uint64_t rt_dir_evict(const rt_dir *d, uint64_t max_bytes, uint64_t target_bytes, int64_t max_age_s, bool is_dry_run,
                       bool all_temporary, int64_t *n_out, int64_t *bytes_out, int *failed_out);
+/* So as writing does: above max_bytes, nine tenths of them are left. */
+uint64_t rt_dir_keep_to(const rt_dir *d, uint64_t max_bytes, int64_t *n_out);
 /* Bad entries that were set aside (NAME.bad): how many, and their bytes; is_removed: and deletes them. 0, or the errno
  * of the first that could not be. */
 int rt_dir_quarantined(const rt_dir *d, bool is_removed, int64_t *n_out, int64_t *bytes_out);

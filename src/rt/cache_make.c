@@ -64,7 +64,7 @@ static int write_entry(rt_cache *c, const cache_wish *w, const fusor_codegen_res
     pthread_mutex_unlock(&c->lock);
     if (survey) {
         int64_t gone;
-        uint64_t left = rt_dir_evict(&c->dir, c->max_bytes, c->max_bytes / 10 * 9, 0, false, false, &gone, NULL, NULL);
+        uint64_t left = rt_dir_keep_to(&c->dir, c->max_bytes, &gone);
         pthread_mutex_lock(&c->lock);
         c->dir_bytes = left;
         CACHE_COUNT(c, evicted, gone);

@@ -130,8 +130,8 @@ fusor_status rt_cache_open(fu_error *e, const rt_cache_options *o, rt_cache **ou
         if (!found) {
             const char *problem = rt_dir_open(path, c->mode != RT_CACHE_RO, &c->dir, why, sizeof why);
             c->has_dir = !problem;
-            if (!problem) c->cubins = rt_cubins_new(&c->dir, c->mode != RT_CACHE_REFRESH, c->mode != RT_CACHE_RO);
-            rt_cubins_limit(c->cubins, c->max_bytes);
+            if (!problem)
+                c->cubins = rt_cubins_new(&c->dir, c->max_bytes, c->mode != RT_CACHE_REFRESH, c->mode != RT_CACHE_RO);
             if (problem && !(c->mode == RT_CACHE_RO && access(path, F_OK)))
                 fu_log_warn(&c->log, "cache directory %s: %s; kernels stay in memory", path, problem);
         }

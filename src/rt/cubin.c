@@ -23,21 +23,16 @@ struct rt_cubins {
     atomic_uint_fast64_t written; /* bytes since the directory was looked through */
 };
 
-rt_cubins *rt_cubins_new(const rt_dir *d, bool reads, bool writes) {
+rt_cubins *rt_cubins_new(const rt_dir *d, uint64_t max_bytes, bool reads, bool writes) {
     rt_cubins *c = fu_calloc(1, sizeof *c);
     if (!c) return NULL;
-    *c = (rt_cubins){.reads = reads, .writes = writes, .dir = *d};
+    *c = (rt_cubins){.reads = reads, .writes = writes, .dir = *d, .max_bytes = max_bytes};
     atomic_init(&c->refs, 1);
+    atomic_init(&c->written, max_bytes); /* the first write looks */
     c->dir.fd = fcntl(d->fd, F_DUPFD_CLOEXEC, 0);
     if (c->dir.fd >= 0) return c;
     fu_free(c);
     return NULL;
-}
-
-void rt_cubins_limit(rt_cubins *c, uint64_t max_bytes) {
-    if (!c) return;
-    c->max_bytes = max_bytes;
-    atomic_init(&c->written, max_bytes); /* the first write looks */
 }
 
 void rt_cubins_follow(const rt_cubins *c, const rt_dir *d) {
@@ -109,9 +104,9 @@ static bool is_wanted(const rt_cubin_header *h, const uint8_t key[IR_KEY_BYTES],
 /* ---- files ---- */
 /* What the cache counts are its entries: a new driver makes machine code for all that are there, and no entry. */
 static void note_written(rt_cubins *c, size_t bytes) {
-    if (!c->max_bytes || atomic_fetch_add(&c->written, bytes) + bytes <= c->max_bytes / LOOKS_PER_LIMIT) return;
+    if (atomic_fetch_add(&c->written, bytes) + bytes <= c->max_bytes / LOOKS_PER_LIMIT) return;
     atomic_store(&c->written, 0);
-    (void)rt_dir_evict(&c->dir, c->max_bytes, c->max_bytes / 10 * 9, 0, false, false, NULL, NULL, NULL);
+    (void)rt_dir_keep_to(&c->dir, c->max_bytes, NULL);
 }
 
 /* Once an hour, so that eviction knows what is used. */

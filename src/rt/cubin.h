@@ -31,9 +31,8 @@ void rt_cubin_describe_driver(int cc, int version, rt_cubin_driver *out);
 
 /* Where a cache's kernels have theirs. Counted; NULL is allowed everywhere and holds nothing. Any thread. */
 typedef struct rt_cubins rt_cubins;
-rt_cubins *rt_cubins_new(const rt_dir *d, bool reads, bool writes); /* NULL: no memory, no descriptor */
-/* Bytes of the directory above which the least recently used files go; before the first write. */
-void rt_cubins_limit(rt_cubins *c, uint64_t max_bytes);
+/* max_bytes: of the directory, above which the least recently used files go. NULL: no memory, no descriptor. */
+rt_cubins *rt_cubins_new(const rt_dir *d, uint64_t max_bytes, bool reads, bool writes);
 /* The directory was removed and made again. */
 void rt_cubins_follow(const rt_cubins *c, const rt_dir *d);
 rt_cubins *rt_cubins_keep(rt_cubins *c);

@@ -76,7 +76,7 @@ void exec_device_profile_close(frame *f, bool counts) {
             !is_done || !counts)
             continue;
         if (m->what < 0) count_transfer(f, m, at, at + ns);
-        for (int k = 0; k < m->n && m->what >= 0; k++)
+        for (int k = 0; m->what >= 0 && k < m->n; k++)
             exec_profile_step(m->sets ? m->sets[k].f : f, d->profile, m->what + (m->sets ? 0 : k), at + ns * k / m->n,
                               at + ns * (k + 1) / m->n);
         at += ns;

@@ -4,7 +4,6 @@
  * that its table is uploaded when buffers change and not else, and that steps which use each other's memory stay
  * apart. */
 #include "device_exec.h"
-#include "rt/profile.h"
 TestSuite(device_each, .init = init, .timeout = 300);
 
 /* A tensor of f32 on the device, with numbers of its own or those of another one. */
@@ -193,20 +192,6 @@ Test(device_each, what_depends_on_each_other_stays_apart) {
 }
 
 /* ---- profiles ---- */
-static _Atomic(rt_profile *) profile;
-static rt_exec *compile_profiled(const char *text) {
-    rt_profile *p = rt_profile_new();
-    atomic_store(&profile, p);
-    atomic_store(&p->on, RT_PROFILE_COUNTS);
-    rt_exec *x = build(&error, cache, text,
-                       (setup){.level = rt_device_get_info(rt_queue_device(queue))->target.level,
-                               .n_threads = 1,
-                               .queue = queue,
-                               .profile = &profile});
-    cr_assert(x, "%s", error.text);
-    return x;
-}
-
 /* Each step, or set, counts once; its bytes are its own. A launch that did not come to be counts for nothing. */
 Test(device_each, one_launch_is_shared_out_in_a_profile) {
     static const char beside[] = "func @f(%x: f32[M, N], %y: f32[K, N]) -> (f32[M, N], f32[K, N]) { "
@@ -214,8 +199,10 @@ Test(device_each, one_launch_is_shared_out_in_a_profile) {
     if (!begin()) return;
     fusor_buffer in[2] = {tensor(2, 3, 50, 1), tensor(2, 9, 50, 2)},
                  out[2] = {tensor(2, 3, 50, 3), tensor(2, 9, 50, 4)};
-    rt_exec *x = compile_profiled(beside);
+    static _Atomic(rt_profile *) profile;
+    rt_exec *x = compile_profiled(beside, &profile);
     rt_profile *p = atomic_load(&profile);
+    atomic_store(&p->on, RT_PROFILE_COUNTS);
     for (int i = 0; i < 3; i++) OK(rt_exec_call(x, &error, 2, in, 2, out));
     cr_assert_eq(atomic_load(&p->used), 2);
     for (int i = 0; i < 2; i++) {
@@ -224,8 +211,9 @@ Test(device_each, one_launch_is_shared_out_in_a_profile) {
     }
     rt_exec_release(x);
     rt_profile_free(p);
-    x = compile_profiled(softmax);
+    x = compile_profiled(softmax, &profile);
     p = atomic_load(&profile);
+    atomic_store(&p->on, RT_PROFILE_COUNTS);
     rt_each *each;
     fusor_buffer none[2] = {{0}, {0}};
     OK(rt_each_new(x, &error, 2, 1, &(rt_buffers){in, 2}, 1, &(rt_buffers){none, 2}, &each));

@@ -5,6 +5,7 @@
  * there. A test includes it once, has init() as its suite's, and calls begin() first. */
 #include "../diff/check.h"
 #include "device_place.h"
+#include "rt/profile.h"
 #include <criterion/criterion.h>
 
 static fu_error error;
@@ -28,6 +29,18 @@ static UNUSED bool begin(void) {
     queue = place_queue(&error, 0);
     cr_assert(queue, "%s", error.text);
     return true;
+}
+
+/* With a profile of its own, which is off: *profile, the test's to free. */
+static UNUSED rt_exec *compile_profiled(const char *text, _Atomic(rt_profile *) *profile) {
+    atomic_store(profile, rt_profile_new());
+    rt_exec *x = build(&error, cache, text,
+                       (setup){.level = rt_device_get_info(rt_queue_device(queue))->target.level,
+                               .n_threads = 1,
+                               .queue = queue,
+                               .profile = profile});
+    cr_assert(x, "%s", error.text);
+    return x;
 }
 
 #define OK(...)                                                                                                        \

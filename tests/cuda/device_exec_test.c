@@ -3,7 +3,6 @@
  * threads, profiles, memory. Beside it: device_placement_test.c (where buffers are), device_fault_test.c (the driver
  * fails), device_each_test.c (one launch for many kernels). */
 #include "device_exec.h"
-#include "rt/profile.h"
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -443,13 +442,8 @@ Test(device_exec, a_larger_call_has_larger_copies_on_the_host) {
 Test(device_exec, a_profile_has_steps_and_transfers) {
     if (!begin()) return;
     static _Atomic(rt_profile *) profile;
-    rt_profile *p = rt_profile_new();
-    atomic_store(&profile, p);
-    rt_exec *x = build(&error, cache, two_products,
-                       (setup){.level = rt_device_get_info(rt_queue_device(queue))->target.level,
-                               .n_threads = 1,
-                               .queue = queue,
-                               .profile = &profile});
+    rt_exec *x = compile_profiled(two_products, &profile);
+    rt_profile *p = atomic_load(&profile);
     float a[64] = {0}, y[64], s[8];
     fusor_buffer in[3] = {here(a, 2, 8, 8), here(a, 2, 8, 8), here(a, 2, 8, 8)},
                  out[2] = {here(y, 2, 8, 8), here(s, 1, 8, 0)};
@@ -482,14 +476,9 @@ Test(device_exec, a_profile_of_calls_that_fail) {
     setenv("FAKECUDA_FAIL", "cuLaunchKernel:*=1", 1);
     if (!begin()) return;
     static _Atomic(rt_profile *) profile;
-    rt_profile *p = rt_profile_new();
-    atomic_store(&profile, p);
+    rt_exec *x = compile_profiled(two_products, &profile);
+    rt_profile *p = atomic_load(&profile);
     atomic_store(&p->on, RT_PROFILE_COUNTS);
-    rt_exec *x = build(&error, cache, two_products,
-                       (setup){.level = rt_device_get_info(rt_queue_device(queue))->target.level,
-                               .n_threads = 1,
-                               .queue = queue,
-                               .profile = &profile});
     float a[64] = {0}, y[64], s[8];
     fusor_buffer in[3] = {here(a, 2, 8, 8), here(a, 2, 8, 8), here(a, 2, 8, 8)},
                  out[2] = {here(y, 2, 8, 8), here(s, 1, 8, 0)};

@@ -153,7 +153,7 @@ static rt_cubins *open_cubins(bool reads, bool writes) {
     rt_dir d;
     char why[256];
     cr_assert_null(rt_dir_open(dir, true, &d, why, sizeof why));
-    rt_cubins *c = rt_cubins_new(&d, reads, writes);
+    rt_cubins *c = rt_cubins_new(&d, 1 << 30, reads, writes);
     rt_dir_close(&d);
     cr_assert(c);
     return c;

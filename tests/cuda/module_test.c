@@ -93,7 +93,7 @@ static int load_add(void) {
     if (rt_dir_open(dir, false, &d, why, sizeof why)) return 3;
     rt_kernel *k = new_kernel(add_ptx, 1);
     rt_device_kernel *out;
-    k->cubins = rt_cubins_new(&d, true, true);
+    k->cubins = rt_cubins_new(&d, 1 << 30, true, true);
     rt_dir_close(&d);
     fu_error_clear(&error);
     rt_queue *q;
