@@ -16,9 +16,10 @@
 #include "jit/amx.h"
 #include "jit/contract.h"
 
-/* Rows [LATE_ROW, LATE_END) of the panel whose row 0 is row LATE_M0 of the output, and lies at LATE_AT; LATE_NEXT: bytes
- * of scratch to the next panel. */
-enum { LATE_ROW, LATE_END, LATE_M0, LATE_AT, LATE_NEXT, LATE_SLOTS, LATE_ROWS = 4 };
+/* Rows [LATE_ROW, LATE_END) of the panel whose row 0 is row LATE_M0 of the output (or, of sums that are only rounded, its
+ * address there), and lies at LATE_AT; LATE_NEXT: bytes of scratch to the next panel. LATE_ASK: address of
+ * the row of the panel being multiplied that is asked for next. */
+enum { LATE_ROW, LATE_END, LATE_M0, LATE_AT, LATE_NEXT, LATE_ASK, LATE_SLOTS, LATE_ROWS = 4 };
 
 typedef struct amx {
     contract *c;
@@ -32,6 +33,8 @@ typedef struct amx {
      * and the panel of scratch that is next. */
     bool is_late;
     LLVMValueRef late[LATE_SLOTS], late_rows; /* late_rows: of a step */
+    LLVMValueRef ask_step;                    /* NULL: nothing is asked for */
+    LLVMValueRef scratch;                     /* where the panel's sums are when they are not direct */
     amx_product p;
 } amx;
 
@@ -85,28 +88,17 @@ static void set_direct(amx *t, LLVMValueRef n0) {
 }
 
 /* Element 0 of the panel's tile in the output, and bytes from row to row. */
-static LLVMValueRef output_of(amx *t, LLVMValueRef n0, LLVMValueRef *row_out) {
+static LLVMValueRef output_of(amx *t, LLVMValueRef n0) {
     contract *c = t->c;
     emit *e = c->e;
     contract_point at = {c, t->m0, n0, NULL, c->dim_n, NULL};
-    const ir_dtype type = c->k->buffer[t->output].dtype;
-    *row_out = em_mul(e, e->stride[t->output][c->dim_m], num(c, ir_dtypes[type].bytes));
-    return em_gep(e, e->base[t->output], em_memory_type(e, type), contract_offset(c, t->output, &at));
+    LLVMTypeRef type = em_memory_type(e, c->k->buffer[t->output].dtype);
+    return em_gep(e, e->base[t->output], type, contract_offset(c, t->output, &at));
 }
-
-/* Rows of sums to bf16, 32 in an instruction. They are not subnormal where the tile was made by instructions. */
-static void store_bf16(amx *t, LLVMValueRef n0) {
-    contract *c = t->c;
-    emit *e = c->e;
-    LLVMValueRef row_bytes, out = output_of(t, n0, &row_bytes);
-    em_loop l = em_for(e, num(c, 0), t->p.rows, num(c, 1));
-    LLVMValueRef to = em_loop_phi(e, &l, out), half[2];
-    LLVMValueRef from = element(c, e->scratch, em_mul(e, l.i, num(c, c->nr)));
-    for (int j = 0; j < 2; j++) half[j] = contract_tile_load(c, element(c, from, num(c, j * AMX_SIDE)), AMX_ROW_BYTES);
-    LLVMValueRef x = em_dot(e, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", (LLVMValueRef[]){half[1], half[0]}, 2);
-    LLVMSetAlignment(LLVMBuildStore(e->b, x, to), 2);
-    em_loop_next(e, to, em_gep(e, to, e->t_i8, row_bytes));
-    em_end(e, &l);
+static LLVMValueRef row_bytes(amx *t) {
+    emit *e = t->c->e;
+    const int bytes = ir_dtypes[t->c->k->buffer[t->output].dtype].bytes;
+    return em_mul(e, e->stride[t->output][t->c->dim_m], em_i64s(e, bytes));
 }
 
 /* Rows of results from row m of the output on, whose sums are at `tile`. */
@@ -122,20 +114,35 @@ static LLVMValueRef late_get(amx *t, int slot) {
 }
 static void late_set(amx *t, int slot, LLVMValueRef v) { LLVMBuildStore(t->c->e->b, v, t->late[slot]); }
 
+/* Rows of sums to bf16, 32 in an instruction, row_bytes from one to the next of the output. They are not subnormal where
+ * the tile was made by instructions. */
+static void round_rows(amx *t, LLVMValueRef from, LLVMValueRef to, LLVMValueRef rows) {
+    contract *c = t->c;
+    emit *e = c->e;
+    em_loop l = em_for(e, num(c, 0), rows, num(c, 1));
+    LLVMValueRef at = em_loop_phi(e, &l, to), row = em_loop_phi(e, &l, from), half[2];
+    for (int j = 0; j < 2; j++) half[j] = contract_tile_load(c, element(c, row, num(c, j * AMX_SIDE)), AMX_ROW_BYTES);
+    LLVMValueRef x = em_dot(e, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", (LLVMValueRef[]){half[1], half[0]}, 2);
+    LLVMSetAlignment(LLVMBuildStore(e->b, x, at), 2);
+    em_loop_next(e, at, em_gep(e, at, e->t_i8, row_bytes(t)));
+    em_loop_next(e, row, element(c, row, num(c, c->nr)));
+    em_end(e, &l);
+}
+
 /* At the entry: nothing is left. Of costly results as many rows a step as make all of them in the steps of a panel, up to
  * LATE_ROWS; of others so many. What takes fewer instructions than calls is finished at once (u8 x i8 512 cubed with scale,
  * bias and relu in f32: 13 % slower when late). */
 static void begin_late(amx *t) {
     contract *c = t->c;
     emit *e = c->e;
-    t->is_late = t->output < 0 && contract_has_long_epilogue(c);
+    t->is_late = t->rounds ? t->output >= 0 : t->output < 0 && contract_has_long_epilogue(c);
     if (!t->is_late) return;
     for (int i = 0; i < LATE_SLOTS; i++) {
         t->late[i] = em_alloca(e, e->t_i64, 8);
         late_set(t, i, num(c, 0));
     }
     t->late_rows = num(c, LATE_ROWS);
-    if (!contract_has_costly_epilogue(c)) return;
+    if (!t->rounds && !contract_has_costly_epilogue(c)) return;
     LLVMValueRef steps = em_max(e, em_lshr(e, t->in[CONTRACT_COUNT], 4), num(c, 1));
     LLVMValueRef rows = LLVMBuildUDiv(e->b, em_add(e, steps, num(c, c->mr - 1)), steps, "");
     t->late_rows = em_min(e, rows, t->late_rows);
@@ -147,20 +154,33 @@ static void finish_late(amx *t, LLVMValueRef most) {
     emit *e = c->e;
     LLVMValueRef row = late_get(t, LATE_ROW), left = em_sub(e, late_get(t, LATE_END), row);
     em_branch any = em_if(e, em_icmp(e, LLVMIntSGT, left, num(c, 0)));
-    LLVMValueRef n = most ? em_min(e, left, most) : left, m = em_add(e, late_get(t, LATE_M0), row);
+    LLVMValueRef n = most ? em_min(e, left, most) : left, m0 = late_get(t, LATE_M0);
     LLVMValueRef at = em_add(e, late_get(t, LATE_AT), em_mul(e, row, num(c, AMX_LINE_BYTES)));
-    finish_rows(t, m, n, em_gep(e, e->scratch, e->t_i8, at));
+    LLVMValueRef from = em_gep(e, e->scratch, e->t_i8, at);
+    if (t->rounds) {
+        LLVMValueRef to = em_add(e, m0, em_mul(e, row, row_bytes(t)));
+        round_rows(t, from, LLVMBuildIntToPtr(e->b, to, e->t_ptr, ""), n);
+    } else finish_rows(t, em_add(e, m0, row), n, from);
     late_set(t, LATE_ROW, em_add(e, row, n));
     em_endif(e, &any);
 }
 
 static void finish_beside(emit *e, void *user) {
-    (void)e;
-    finish_late(user, ((amx *)user)->late_rows);
+    amx *t = user;
+    finish_late(t, t->late_rows);
+    if (!t->ask_step) return;
+    LLVMValueRef first = late_get(t, LATE_ASK);
+    em_loop l = em_for(e, em_i64s(e, 0), t->late_rows, em_i64s(e, 1));
+    LLVMValueRef at = em_loop_phi(e, &l, first);
+    em_prefetch(e, LLVMBuildIntToPtr(e->b, at, e->t_ptr, ""), EM_TO_WRITE);
+    LLVMValueRef next = em_add(e, at, t->ask_step);
+    late_set(t, LATE_ASK, next);
+    em_loop_next(e, at, next);
+    em_end(e, &l);
 }
 
 /* The panel's results are in scratch: they are what is left from here on. */
-static void leave_panel(amx *t) {
+static void leave_panel(amx *t, LLVMValueRef m0) {
     contract *c = t->c;
     emit *e = c->e;
     const int64_t second = ir_kernel_contract_head_bytes(c->whole) - (ir_kernel_has_rows(c->whole) ? IR_ROW_SLOTS : 0) -
@@ -169,7 +189,7 @@ static void leave_panel(amx *t) {
     LLVMValueRef at = late_get(t, LATE_NEXT);
     late_set(t, LATE_ROW, num(c, 0));
     late_set(t, LATE_END, t->p.rows);
-    late_set(t, LATE_M0, t->m0);
+    late_set(t, LATE_M0, m0);
     late_set(t, LATE_AT, at);
     late_set(t, LATE_NEXT, em_sub(e, num(c, second), at));
 }
@@ -182,14 +202,19 @@ static void set_sums(amx *t, LLVMValueRef n0) {
     LLVMValueRef is_begin = t->in[CONTRACT_IS_BEGIN], is_end = t->in[CONTRACT_IS_END];
     LLVMValueRef is_last = t->in[CONTRACT_IS_LAST], is_later = t->in[CONTRACT_IS_LATER], scratch = e->scratch;
     if (t->is_late) scratch = em_gep(e, scratch, e->t_i8, late_get(t, LATE_NEXT));
+    t->scratch = scratch;
     t->p.is_begin = is_begin;
     t->p.from = em_select(e, is_begin, e->scratch, t->sums); /* a K block of one part has no memory for sums */
     t->p.to = em_select(e, is_end, em_select(e, em_or(e, is_last, is_later), scratch, t->partial), t->sums);
     t->p.to_row = NULL;
+    if (t->is_direct && t->rounds) {
+        t->ask_step = em_select(e, t->is_direct, row_bytes(t), num(c, 0));
+        LLVMValueRef ask = em_select(e, t->is_direct, output_of(t, n0), scratch);
+        late_set(t, LATE_ASK, LLVMBuildPtrToInt(e->b, ask, e->t_i64, ""));
+    }
     if (!t->is_direct || t->rounds) return;
-    LLVMValueRef row, out = output_of(t, n0, &row);
-    t->p.to = em_select(e, t->is_direct, out, t->p.to);
-    t->p.to_row = em_select(e, t->is_direct, row, num(c, AMX_LINE_BYTES));
+    t->p.to = em_select(e, t->is_direct, output_of(t, n0), t->p.to);
+    t->p.to_row = em_select(e, t->is_direct, row_bytes(t), num(c, AMX_LINE_BYTES));
 }
 
 static void finish_panel(amx *t) {
@@ -202,8 +227,8 @@ static void finish_panel(amx *t) {
     LLVMValueRef is_last = t->in[CONTRACT_IS_LAST];
     if (t->is_direct && !t->rounds) is_last = em_and(e, is_last, em_xor(e, t->is_direct, LLVMConstInt(e->t_i1, 1, 0)));
     em_branch last = em_if(e, is_last);
-    if (t->is_late) leave_panel(t);
-    else finish_rows(t, t->m0, t->p.rows, e->scratch);
+    if (t->is_late && !t->rounds) leave_panel(t, t->m0);
+    else finish_rows(t, t->m0, t->p.rows, t->scratch);
     em_endif(e, &last);
     em_endif(e, &end);
 }
@@ -215,7 +240,7 @@ static void make_exact(amx *t, LLVMValueRef n0) {
     em_branch rounds = {0};
     if (t->is_direct && t->rounds) {
         rounds = em_if(e, t->is_direct);
-        store_bf16(t, n0);
+        leave_panel(t, LLVMBuildPtrToInt(e->b, output_of(t, n0), e->t_i64, ""));
         em_else(e, &rounds);
     }
     finish_panel(t);

@@ -222,14 +222,18 @@ static contraction measure(const ir_kernel *k, const int64_t *size, const int64_
  * 512^3), and rows at any distance are streams that the prefetcher follows. But not rows that meet in the same sets of
  * the L1 cache in larger numbers than it has ways (a way is 4096 bytes everywhere), or, where all are in one set of a
  * small one, than half its ways (6 rows of 8 ways, f32, Zen 3, in place over packed: 1024^3 1.03, 1032 x 4096 x 4096
- * 1.02, 4096^3 on two threads 1.07), nor columns far from each other: each step would touch other lines and pages. */
+ * 1.02, 4096^3 on two threads 1.07), nor columns far from each other: each step would touch other lines and pages.
+ * Beside tiles two thirds of L1 are operand 1's (bytes, 12 ways, in place over packed: 256 cubed 0.80, 512 cubed 0.88,
+ * 1024 cubed 1.18, 2048 cubed 1.0), which counts where panels of columns are many (5, 8: 1024 x 1024 x 160 0.86, 256 0.92). */
 static bool is_a_in_place(const contraction *c) {
-    enum { SMALL_L1_WAYS = 8 };
-    const int64_t way = 4096, l1 = rt_host_caches()->l1d_bytes, ways = l1 / way;
+    enum { SMALL_L1_WAYS = 8, FEW_TILE_COLUMNS = 12 };
+    const int64_t way = 4096, l1 = rt_host_caches()->l1d_bytes;
+    int64_t ways = l1 / way;
     if (c->row[0] < 0 || !ir_kernel_contract_a_in_place(c->k)) return false;
     if (c->kk % ir_dots[ir_kernel_contract_dot(c->k)].step) return false;
     if (c->column[0] > c->element[0]) return ir_times(c->column[0], c->kc) <= l1;
     int64_t off = c->row[0] % way, apart = off < way - off ? off : way - off, mr = c->k->tile.mr;
+    if (ir_dot_is_tile(ir_kernel_contract_dot(c->k)) && c->np > FEW_TILE_COLUMNS) ways /= 3;
     const bool is_one_set = apart < 64;
     int64_t rows_a_set = is_one_set ? mr : ir_ceil_div(ir_times(mr, apart), way);
     return rows_a_set <= (is_one_set && ways <= SMALL_L1_WAYS ? ways / 2 : ways) || c->m <= ways;
@@ -299,15 +303,19 @@ static int64_t page_head(void) {
     return rt_host_caches()->l1d_bytes <= SMALL_L1 ? FIRST_LINES : IR_PAGE_BYTES;
 }
 
-/* Tiles: a block of rows of operand 0 stays in half of L2, and what it meets of a panel of columns in L1, which is a
- * part of it where K is long; the sums of a group of panels wait in a quarter of L2 for the next part. One panel of rows
- * meets each column once, so nothing has to stay. Operand 0 is copied once for up to 2048 columns, and as long as sums
- * of several K blocks are kept for 1024. (One core with 48 KB of L1 and 2 MB of L2, bf16, a loop of tile instructions:
- * 512 cubed, with panels of 32 KB, 1694 Gop/s; 1024 and 2048 cubed, whole panels of 64 and 128 KB, up to 1070. Blocks
- * of all rows instead of a MB of them: 0.65 of that and less.) */
+/* Tiles: a block of rows of operand 0 stays in L2, and what it meets of a panel of columns in L1, which is a part of it
+ * where K is long; the sums of a group of panels wait in L2 for the next part. One panel of rows meets each column once,
+ * so nothing has to stay. Operand 0 is copied once for up to 2048 columns, and as long as sums of several K blocks are
+ * kept for 1024. Blocks are 8 row panels, more in up to an eighth of L2, none more than half of it: rows of the result that
+ * are a power of two apart crowd its sets, and so do sums. (One core with 48 KB of L1 and 2 MB of L2, a loop of tile instructions, in turns, blocks
+ * of 128 / 256 / 384 / 512 rows in us: bf16 1024 cubed 1397 / 1184 / 1250 / 1506, 1536 cubed 5249 / 4194 / 4774 / 5380,
+ * 2048 cubed 13187 / 11921 / 13105 / 15407; bytes 1024 cubed 747 / 707 / 814 / 898, 2048 cubed 6865 / 6410 / 6856 / 7471;
+ * bytes of 512 cubed are 1.1 times as fast in one block.) */
 static int64_t tile_rows(const contraction *c) {
-    const int64_t panel = ir_times(c->kc * c->bytes, c->k->tile.mr);
-    return clamp(rt_host_caches()->l2_bytes / 2 / at_least_one(panel), 1, c->mp);
+    enum { PANELS = 8 };
+    const int64_t panel = at_least_one(ir_times(c->kc * c->bytes, c->k->tile.mr)), l2 = rt_host_caches()->l2_bytes;
+    const int64_t most = clamp(l2 / 8 / panel, PANELS, c->mp);
+    return clamp(l2 / 2 / panel, 1, most);
 }
 
 static int64_t tile_columns(const contraction *c) {
@@ -322,7 +330,7 @@ static void tune_parts(const contraction *c, int64_t *tune) {
     tune[IR_TUNE_CONTRACT_GROUP] = 1;
     if (mc <= 1 || c->kc * row <= l1 * 3 / 4) return;
     tune[IR_TUNE_CONTRACT_PART] = ir_round_up(ir_ceil_div(c->kc, ir_ceil_div(c->kc, most)), STEP);
-    tune[IR_TUNE_CONTRACT_GROUP] = at_least_one(rt_host_caches()->l2_bytes / 4 / (mc * tile));
+    tune[IR_TUNE_CONTRACT_GROUP] = at_least_one(rt_host_caches()->l2_bytes / 8 / (mc * tile));
 }
 
 /* The block of operand 0 and, where K has several blocks, the block of sums stay in L2 while panels of operand 1 stream

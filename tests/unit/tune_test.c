@@ -123,7 +123,8 @@ Test(tune, contract_rules) {
     rt_tune(&k, size, NULL, 2, tune);
     ir_launch l;
     ir_kernel_launch(&k, size, tune, &l);
-    cr_assert(l.tiles[1] >= 8 && l.tiles[1] <= 64, "%ld", (long)l.tiles[1]);
+    /* as many for each of the two threads as makes them end together: a cache of 2 MB has 6, others more */
+    cr_assert(l.tiles[1] >= 4 && l.tiles[1] <= 64, "%ld", (long)l.tiles[1]);
     cr_assert_eq(tune[IR_TUNE_CONTRACT_A_IN_PLACE], 0, "in place without strides");
 }
 
