@@ -2,7 +2,9 @@
 /* amx.c: products of 32 rows by 32 columns in tile registers.
  *
  *   sums of 2 x 2 tiles (1 x 2, 2 x 1, 1 x 1 where 16 rows or columns are all) = 0; for each 16 words along k: load 2
- *   tiles of each operand, 4 products; store
+ *   tiles of each operand, 4 products; store. A sum is ready 52 cycles behind its last product, and its register is not
+ *   renamed: so the last two products of each of 2 x 2 tiles come one tile after the other (finish_tiles), and three are
+ *   stored while others are made (bf16, 2 / 4 / 8 steps: 163 / 282 / 537 cycles for 200 / 305 / 579).
  *
  *   tmm0 tmm1      sums, rows 0-15, columns 0-15 and 16-31     tmm4 tmm5   operand 0, rows 0-15 and 16-31
  *   tmm2 tmm3      sums, rows 16-31                            tmm6 tmm7   operand 1, columns 0-15 and 16-31
@@ -34,17 +36,6 @@ static void put(emit *e, LLVMValueRef config, int at, LLVMValueRef value) {
     LLVMSetAlignment(LLVMBuildStore(e->b, value, behind(e, config, em_i64s(e, at))), 1);
 }
 
-LLVMValueRef amx_begin(emit *e) {
-    LLVMTypeRef i16 = LLVMInt16TypeInContext(e->ctx);
-    LLVMValueRef config = LLVMBuildAlloca(e->b, LLVMArrayType2(t_byte(e), CONFIG_BYTES), "config");
-    LLVMSetAlignment(config, CONFIG_BYTES);
-    put(e, config, 0, LLVMConstNull(LLVMVectorType(t_byte(e), CONFIG_BYTES)));
-    put(e, config, 0, LLVMConstInt(t_byte(e), 1, 0)); /* the palette */
-    for (int i = 0; i < TILES; i++) put(e, config, CONFIG_COLUMNS + 2 * i, LLVMConstInt(i16, AMX_ROW_BYTES, 0));
-    for (int i = TILE_B; i < TILES; i++) put(e, config, CONFIG_ROWS + i, LLVMConstInt(t_byte(e), AMX_SIDE, 0));
-    return config;
-}
-
 /* A tile of operand 0 and of sums that has no rows keeps one, which nothing touches: none would want no columns
  * either. */
 void amx_configure(emit *e, const amx_product *p) {
@@ -53,9 +44,19 @@ void amx_configure(emit *e, const amx_product *p) {
     LLVMValueRef upper = em_select(e, p->is_high, side, p->rows);
     upper = em_max(e, upper, one);
     LLVMValueRef half[2] = {LLVMBuildTrunc(e->b, upper, t_byte(e), ""), LLVMBuildTrunc(e->b, lower, t_byte(e), "")},
-                 config = p->config;
+                 config = em_alloca(e, LLVMArrayType2(t_byte(e), CONFIG_BYTES), CONFIG_BYTES);
+    LLVMTypeRef i16 = LLVMInt16TypeInContext(e->ctx);
+    put(e, config, 0, LLVMConstNull(LLVMVectorType(t_byte(e), CONFIG_BYTES)));
+    put(e, config, 0, LLVMConstInt(t_byte(e), 1, 0)); /* the palette */
+    for (int i = 0; i < TILES; i++) put(e, config, CONFIG_COLUMNS + 2 * i, LLVMConstInt(i16, AMX_ROW_BYTES, 0));
+    for (int i = TILE_B; i < TILES; i++) put(e, config, CONFIG_ROWS + i, LLVMConstInt(t_byte(e), AMX_SIDE, 0));
     for (int i = 0; i < TILE_B; i++) put(e, config, CONFIG_ROWS + i, half[i < TILE_A ? i / 2 : i - TILE_A]);
     instruction(e, "llvm.x86.ldtilecfg", &config, 1);
+}
+
+void amx_configure_whole(emit *e) {
+    const amx_product p = {.rows = em_i64s(e, AMX_COLUMNS), .is_high = LLVMConstInt(e->t_i1, 1, 0)};
+    amx_configure(e, &p);
 }
 
 void amx_release(emit *e) { instruction(e, "llvm.x86.tilerelease", NULL, 0); }
@@ -90,54 +91,134 @@ static void ask(emit *e, LLVMValueRef ahead, int line) {
     em_prefetch(e, behind(e, ahead, em_i64s(e, line * EM_LINE_BYTES)), 2);
 }
 
-/* Where operand 0 goes by once, packed as tiles, while operand 1 stays in L1, its tiles are asked for as what is read
- * once. (Of rows that lie 512 or 1,024 bytes apart products took 1.4 to 1.9 times as long so, measured.) */
-static void make_steps(emit *e, const amx_product *p, int high, int wide, bool a_stays) {
-    LLVMValueRef line = em_i64s(e, AMX_LINE_BYTES), half = em_i64s(e, AMX_ROW_BYTES);
-    LLVMValueRef lower = em_mul(e, p->a_row, em_i64s(e, AMX_SIDE));
-    em_loop l = em_for(e, em_i64s(e, 0), p->words, em_i64s(e, AMX_SIDE));
-    LLVMValueRef a = em_loop_phi(e, &l, p->a), b[3] = {em_loop_phi(e, &l, p->b)};
-    LLVMValueRef ahead = p->ahead ? em_loop_phi(e, &l, p->ahead) : NULL;
-    int n = 1, asked = 0;
-    for (; n < 3 && p->more[n - 1]; n++) b[n] = em_loop_phi(e, &l, p->more[n - 1]);
-    for (int q = 0; q < n; q++)
-        for (int i = 0; i < high; i++) {
-            if (!q)
-                load(e, a_stays ? "llvm.x86.tileloadd64" : "llvm.x86.tileloaddt164", TILE_A + i,
-                     i ? behind(e, a, lower) : a, p->a_row);
-            for (int j = 0; j < wide; j++) {
-                if (!i) load(e, "llvm.x86.tileloadd64", TILE_B + j, j ? behind(e, b[q], half) : b[q], line);
-                LLVMValueRef in[3] = {tile_number(e, SUM + 2 * i + j), tile_number(e, TILE_A + i),
-                                      tile_number(e, TILE_B + j)};
-                instruction(e, p->name, in, 3);
-                if (ahead && asked < AMX_AHEAD) ask(e, ahead, asked++);
-            }
-        }
-    while (ahead && asked < AMX_AHEAD) ask(e, ahead, asked++);
-    if (p->beside) p->beside(e, p->user);
-    if (ahead) em_loop_next(e, ahead, behind(e, ahead, p->ahead_step));
-    em_loop_next(e, a, behind(e, a, p->a_step));
-    for (int q = 0; q < n; q++) em_loop_next(e, b[q], behind(e, b[q], em_i64s(e, AMX_SIDE * AMX_LINE_BYTES)));
-    em_end(e, &l);
+/* How operand 0 is loaded where it goes by once, packed as tiles, while operand 1 stays in L1: as what is read once. (Of
+ * rows that lie 512 or 1,024 bytes apart products took 1.4 to 1.9 times as long so, measured.) */
+static const char *load_a(bool a_stays) { return a_stays ? "llvm.x86.tileloadd64" : "llvm.x86.tileloaddt164"; }
+
+static void product(emit *e, const amx_product *p, int i, int j, int tile_a, int tile_b) {
+    LLVMValueRef in[3] = {tile_number(e, SUM + 2 * i + j), tile_number(e, tile_a), tile_number(e, tile_b)};
+    instruction(e, p->name, in, 3);
 }
 
-/* With so many tiles of rows and columns. */
-static void multiply(emit *e, const amx_product *p, int high, int wide) {
+static void store_tile(emit *e, const amx_product *p, int i, int j) {
     LLVMValueRef row = p->to_row ? p->to_row : em_i64s(e, AMX_LINE_BYTES);
+    LLVMValueRef in[3] = {tile_number(e, SUM + 2 * i + j), part_of(e, p->to, row, i, j), row};
+    instruction(e, "llvm.x86.tilestored64", in, 3);
+}
+
+/* Where a step finds operands and what is asked for; how many operands 1 there are. */
+typedef struct place {
+    LLVMValueRef a, b[3], ahead;
+    int n;
+} place;
+
+static place first_place(const amx_product *p) {
+    place at = {p->a, {p->b}, p->ahead, 1};
+    for (; at.n < 3 && p->more[at.n - 1]; at.n++) at.b[at.n] = p->more[at.n - 1];
+    return at;
+}
+
+static place next_place(emit *e, const amx_product *p, const place *at) {
+    place next = *at;
+    next.a = behind(e, at->a, p->a_step);
+    for (int q = 0; q < at->n; q++) next.b[q] = behind(e, at->b[q], em_i64s(e, AMX_SIDE * AMX_LINE_BYTES));
+    if (at->ahead) next.ahead = behind(e, at->ahead, p->ahead_step);
+    return next;
+}
+
+/* What a step has beside its products. */
+static void make_beside(emit *e, const amx_product *p, const place *at, int asked) {
+    while (at->ahead && asked < AMX_AHEAD) ask(e, at->ahead, asked++);
+    if (p->beside) p->beside(e, p->user);
+}
+
+/* Steps of the first `words`; where the next is. */
+static place make_steps(emit *e, const amx_product *p, LLVMValueRef words, int high, int wide, bool a_stays) {
+    LLVMValueRef line = em_i64s(e, AMX_LINE_BYTES), half = em_i64s(e, AMX_ROW_BYTES);
+    LLVMValueRef lower = em_mul(e, p->a_row, em_i64s(e, AMX_SIDE));
+    place first = first_place(p), at = first;
+    em_loop l = em_for(e, em_i64s(e, 0), words, em_i64s(e, AMX_SIDE));
+    at.a = em_loop_phi(e, &l, first.a);
+    for (int q = 0; q < at.n; q++) at.b[q] = em_loop_phi(e, &l, first.b[q]);
+    if (at.ahead) at.ahead = em_loop_phi(e, &l, first.ahead);
+    int asked = 0;
+    for (int q = 0; q < at.n; q++)
+        for (int i = 0; i < high; i++) {
+            if (!q) load(e, load_a(a_stays), TILE_A + i, i ? behind(e, at.a, lower) : at.a, p->a_row);
+            for (int j = 0; j < wide; j++) {
+                if (!i) load(e, "llvm.x86.tileloadd64", TILE_B + j, j ? behind(e, at.b[q], half) : at.b[q], line);
+                product(e, p, i, j, TILE_A + i, TILE_B + j);
+                if (at.ahead && asked < AMX_AHEAD) ask(e, at.ahead, asked++);
+            }
+        }
+    make_beside(e, p, &at, asked);
+    const place next = next_place(e, p, &at);
+    em_loop_next(e, at.a, next.a);
+    for (int q = 0; q < at.n; q++) em_loop_next(e, at.b[q], next.b[q]);
+    if (at.ahead) em_loop_next(e, at.ahead, next.ahead);
+    em_end(e, &l);
+    return at;
+}
+
+/* The last two products of each of 2 x 2 tiles, of two steps or of one with two operands 1, tile by tile, and stores. */
+static void finish_tiles(emit *e, const amx_product *p, const place *at, bool a_stays) {
+    static const int order[4][2] = {{0, 0}, {0, 1}, {1, 1}, {1, 0}};
+    LLVMValueRef line = em_i64s(e, AMX_LINE_BYTES), half = em_i64s(e, AMX_ROW_BYTES);
+    LLVMValueRef lower = em_mul(e, p->a_row, em_i64s(e, AMX_SIDE));
+    const place next = next_place(e, p, at);
+    const int steps = at->n == 1 ? 2 : 1;
+    LLVMValueRef a[2] = {at->a, next.a}, b[2] = {at->b[0], steps == 2 ? next.b[0] : at->b[1]};
+    int row = -1, column = -1;
+    for (int t = 0; t < 4; t++) {
+        const int i = order[t][0], j = order[t][1];
+        for (int u = 0; u < 2; u++) {
+            if (i != row && u < steps)
+                load(e, load_a(a_stays), TILE_A + u, i ? behind(e, a[u], lower) : a[u], p->a_row);
+            if (j != column) load(e, "llvm.x86.tileloadd64", TILE_B + u, j ? behind(e, b[u], half) : b[u], line);
+            product(e, p, i, j, TILE_A + (steps == 2 ? u : 0), TILE_B + u);
+        }
+        store_tile(e, p, i, j);
+        row = i;
+        column = j;
+        if (t == 1) make_beside(e, p, at, 0);
+    }
+    if (steps == 2) make_beside(e, p, &next, 0);
+}
+
+/* With so many tiles of rows and columns: what is left of the steps behind the first `words`, and stores. */
+static void multiply_from(emit *e, const amx_product *p, LLVMValueRef words, LLVMValueRef is_long, int high, int wide,
+                          bool a_stays) {
+    const place at = make_steps(e, p, words, high, wide, a_stays);
+    em_branch b = {0};
+    if (is_long) {
+        b = em_if(e, is_long);
+        finish_tiles(e, p, &at, a_stays);
+        em_else(e, &b);
+    }
+    for (int i = 0; i < high; i++)
+        for (int j = 0; j < wide; j++) store_tile(e, p, i, j);
+    if (is_long) em_endif(e, &b);
+}
+
+static void multiply(emit *e, const amx_product *p, int high, int wide) {
+    LLVMValueRef words = p->words, is_long = NULL;
+    const int parts = first_place(p).n;
     begin_sums(e, p, high, wide);
+    if (high == 2 && wide == 2 && parts <= 2) {
+        LLVMValueRef last = em_i64s(e, parts == 1 ? 2 * AMX_SIDE : AMX_SIDE);
+        is_long = em_icmp(e, LLVMIntSGE, words, last);
+        if (p->is_whole) is_long = em_and(e, is_long, p->is_whole); /* else a register has fewer rows than the sums */
+        words = em_select(e, is_long, em_sub(e, words, last), words);
+    }
     const bool is_known = LLVMIsConstant(p->a_stays);
     em_branch stays = {0};
     if (!is_known) stays = em_if(e, p->a_stays);
-    make_steps(e, p, high, wide, true);
+    multiply_from(e, p, words, is_long, high, wide, true);
     if (!is_known) {
         em_else(e, &stays);
-        make_steps(e, p, high, wide, false);
+        multiply_from(e, p, words, is_long, high, wide, false);
         em_endif(e, &stays);
     }
-    for (int i = 0; i < high; i++)
-        for (int j = 0; j < wide; j++)
-            instruction(e, "llvm.x86.tilestored64",
-                        (LLVMValueRef[]){tile_number(e, SUM + 2 * i + j), part_of(e, p->to, row, i, j), row}, 3);
 }
 
 void amx_multiply(emit *e, const amx_product *p) {

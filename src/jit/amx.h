@@ -2,16 +2,17 @@
 #ifndef JIT_AMX_H
 #define JIT_AMX_H
 /* Products of matrices by tile registers (AMX), for kernels that have an operand in rows of words along k and the other
- * as words of 32 columns: contract_amx.c, attention_amx.c. A function that uses them configures them and releases them
- * before it returns. */
+ * as words of 32 columns: contract_amx.c, attention_amx.c. A kernel configures whole tiles before the first
+ * product and releases them behind the last; who makes products of other rows configures whole tiles again. (Configuring
+ * takes 167 cycles, as long as the products of ten tiles; measured.) */
 #include "jit/emit.h"
 
 enum { AMX_SIDE = 16, AMX_ROW_BYTES = 64, AMX_COLUMNS = 2 * AMX_SIDE, AMX_LINE_BYTES = AMX_COLUMNS * 4, AMX_AHEAD = 4 };
 
 typedef struct amx_product {
     const char *name;           /* of the instruction */
-    LLVMValueRef config;        /* amx_begin */
     LLVMValueRef rows, is_high; /* of operand 0, up to 32; i1: more than 16 */
+    LLVMValueRef is_whole;      /* i1: configured whole; NULL: always */
     LLVMValueRef is_wide;       /* i1: more than 16 columns; NULL: always */
     /* Operand 0: rows a_row bytes apart, of which the next AMX_ROW_BYTES are a_step behind. Operand 1:
      * [words][AMX_COLUMNS]. */
@@ -30,10 +31,9 @@ typedef struct amx_product {
     LLVMValueRef is_begin; /* i1: sums begin at 0, else at those `from`, [rows][AMX_COLUMNS]; NULL: at 0 */
     LLVMValueRef from;
 } amx_product;
-/* At the entry of a function: memory for configurations. */
-LLVMValueRef amx_begin(emit *e);
 /* Tiles for p->rows rows (none count as one). What the registers held is lost. */
 void amx_configure(emit *e, const amx_product *p);
+void amx_configure_whole(emit *e); /* for all rows; fewer may be made, if more can be read */
 void amx_multiply(emit *e, const amx_product *p);
 /* The same sums of bf16 (without more) in the same order (ir/schedule.h) by fma, which keeps subnormals. */
 void amx_multiply_bf16_slowly(emit *e, const amx_product *p);

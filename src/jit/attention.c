@@ -11,6 +11,7 @@
  *
  * Blocks begin at multiples of kb whatever a query sees of them, and parts follow from sizes; so a result does not
  * depend on the tile it was made in. */
+#include "jit/amx.h"
 #include "jit/attention.h"
 
 LLVMValueRef attention_at(attention *a, LLVMValueRef base, LLVMValueRef i) { return em_gep(a->e, base, a->t_acc, i); }
@@ -640,6 +641,7 @@ static void end_panel(attention *a, const run *r, const panel *p) {
 static void emit_panels(attention *a) {
     emit *e = a->e;
     run r = begin_run(a);
+    if (a->is_tile) amx_configure_whole(e);
     LLVMValueRef zero = num(a, 0), one = num(a, 1), nr = num(a, a->nr), kb = num(a, a->kb);
     r.all = ceil_div(a, a->n_queries, nr);
     r.vectors = ceil_div(a, a->n_queries, num(a, a->v_lanes));
@@ -677,6 +679,7 @@ static void emit_panels(attention *a) {
     end_panel(a, &r, &p);
     em_end(e, &i);
     em_end(e, &t);
+    if (a->is_tile) amx_release(e);
 }
 
 /* ---- one by one ---- */

@@ -3,6 +3,7 @@
  * (attention_words.c): keys are operand 0 in rows of words along the head, a panel's 32 queries operand 1. And the
  * products of weights and values, where those are bf16: weights, which are f32, are cut into two bf16 parts, and the
  * values are turned. Else, and where a panel sees a part of a block only, those are made in attention_tile.c. */
+#include "ir/arith.h"
 #include "jit/amx.h"
 #include "jit/attention.h"
 #include <string.h>
@@ -12,15 +13,17 @@ static LLVMValueRef load(attention *a, LLVMValueRef at) {
 }
 
 /* (keys, rows, queries, words, dst, least of keys, of queries): dst[i][nr] = keys[i] x queries, as ir/schedule.h has it
- * for the dot. */
+ * for the dot. Up to 31 rows more are read and written, of whatever is in scratch. */
 static void emit_scores(attention *a) {
     emit *e = a->e;
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_ptr};
     attention_outer *o = attention_begin(a, SCORES, "scores", parameter, 7, false, true);
     LLVMValueRef in[7];
     LLVMGetParams(e->fn, in);
+    const int64_t head = a->k->dim[a->at.k].size;
+    const int step = ir_dots[a->dot].step;
+    if (head >= 1) in[3] = attention_num(a, ir_round_up(head, step) / 2);
     amx_product p = {.name = a->dot == IR_DOT_TILE_F16 ? "llvm.x86.tdpfp16ps" : "llvm.x86.tdpbf16ps",
-                     .config = amx_begin(e),
                      .a_row = em_mul(e, in[3], attention_num(a, a->acc_bytes)),
                      .a_step = attention_num(a, AMX_ROW_BYTES),
                      .a_stays = LLVMConstInt(e->t_i1, 1, 0),
@@ -28,14 +31,10 @@ static void emit_scores(attention *a) {
                      .words = in[3]};
     LLVMValueRef is_exact = em_bf16_is_exact(e, in[5], in[6]);
     em_loop l = em_for(e, attention_num(a, 0), in[1], attention_num(a, AMX_COLUMNS));
-    LLVMValueRef configured = em_loop_phi(e, &l, attention_num(a, 0));
     p.rows = em_min(e, em_sub(e, in[1], l.i), attention_num(a, AMX_COLUMNS));
     p.is_high = em_icmp(e, LLVMIntSGT, p.rows, attention_num(a, AMX_SIDE));
     p.a = em_gep(e, in[0], e->t_i8, em_mul(e, l.i, p.a_row));
     p.to = attention_at(a, in[4], em_mul(e, l.i, attention_num(a, a->nr)));
-    em_branch changed = em_if(e, em_icmp(e, LLVMIntNE, p.rows, configured));
-    amx_configure(e, &p);
-    em_endif(e, &changed);
     if (a->dot == IR_DOT_TILE_BF16) {
         em_branch exact = em_if(e, is_exact);
         amx_multiply(e, &p);
@@ -43,9 +42,7 @@ static void emit_scores(attention *a) {
         amx_multiply_bf16_slowly(e, &p);
         em_endif(e, &exact);
     } else amx_multiply(e, &p);
-    em_loop_next(e, configured, p.rows);
     em_end(e, &l);
-    amx_release(e);
     LLVMBuildRetVoid(e->b);
     attention_end(a, o);
 }
@@ -148,7 +145,6 @@ static void emit_values(attention *a) {
     LLVMGetParams(e->fn, in);
     e->lanes = a->lanes;
     amx_product p = {.name = "llvm.x86.tdpbf16ps",
-                     .config = amx_begin(e),
                      .a_row = em_mul(e, in[2], attention_num(a, a->acc_bytes)),
                      .a_step = attention_num(a, AMX_ROW_BYTES),
                      .a_stays = LLVMConstInt(e->t_i1, 1, 0),
@@ -157,13 +153,9 @@ static void emit_values(attention *a) {
                      .to = in[4]};
     for (int i = 1; i < PARTS; i++) p.more[i - 1] = attention_at(a, in[3], attention_num(a, i * a->kb / 2 * a->nr));
     em_loop l = em_for(e, zero, in[1], attention_num(a, AMX_COLUMNS));
-    LLVMValueRef configured = em_loop_phi(e, &l, zero);
     p.rows = em_min(e, em_sub(e, in[1], l.i), attention_num(a, AMX_COLUMNS));
     p.is_high = em_icmp(e, LLVMIntSGT, p.rows, attention_num(a, AMX_SIDE));
     p.a = em_gep(e, in[0], e->t_i8, em_mul(e, l.i, p.a_row));
-    em_branch changed = em_if(e, em_icmp(e, LLVMIntNE, p.rows, configured));
-    amx_configure(e, &p);
-    em_endif(e, &changed);
     amx_multiply(e, &p);
     em_loop r = em_for(e, zero, em_mul(e, p.rows, nr), nr);
     LLVMValueRef dst = attention_at(a, in[5], em_add(e, em_mul(e, l.i, nr), r.i)), from = attention_at(a, in[4], r.i);
@@ -174,9 +166,7 @@ static void emit_values(attention *a) {
         em_store_ptr(e, a->acc, sum, to, NULL, (unsigned)a->acc_bytes);
     }
     em_end(e, &r);
-    em_loop_next(e, configured, p.rows);
     em_end(e, &l);
-    amx_release(e);
     LLVMBuildRetVoid(e->b);
     attention_end(a, o);
 }

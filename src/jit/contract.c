@@ -15,6 +15,7 @@
  * The order that an element is accumulated in depends on K, kb and the level alone (and on the dot, where that is of
  * tiles): a block's products from 0 upwards, then block sums in order. So blocking, threads and fusion do not change
  * bits. */
+#include "jit/amx.h"
 #include "jit/contract.h"
 
 /* ---- loads of the program ---- */
@@ -576,6 +577,7 @@ static void emit_compute_phase(contract *c) {
         kept = em_gep(e, kept, e->t_i8, em_select(e, has_parts, bytes, zero));
     }
 
+    if (c->is_tile) amx_configure_whole(e);
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
     LLVMValueRef nb = LLVMBuildURem(e->b, t.i, n_blocks, ""), q = LLVMBuildUDiv(e->b, t.i, n_blocks, "");
     LLVMValueRef mb = LLVMBuildURem(e->b, q, m_blocks, ""), batch = LLVMBuildUDiv(e->b, q, m_blocks, "");
@@ -635,6 +637,7 @@ static void emit_compute_phase(contract *c) {
     em_end(e, &lk);
     if (has_rows) contract_end_block(c, kept, batch, row_first, first_row(c, em_add(e, m_first, m_count)), a_rows);
     em_end(e, &t);
+    if (c->is_tile) amx_release(e);
 }
 
 /* ---- checks beyond ir_kernel_verify, which made sure of the dims b.. m n k and of one matmul ---- */

@@ -3,7 +3,8 @@
  * contract_tile.c and is called like it: the tiles of one panel of operand 1 and a run of row panels of operand 0, 32 x
  * 32 each; and how rows of memory become panels of operand 0.
  *
- *   per panel      its rows differ from those before: the registers are configured
+ *   per panel      its rows differ from those before: the registers are configured (whole they are at the entry and again
+ *                  at the end)
  *   products       amx.c, from what the part of the K block before left, or 0, into memory: of the last part, straight
  *                  to the output where that is the sums (stores_sums), or 4 KB of scratch
  *   not the first  add what the blocks before left, a vector at a time
@@ -280,7 +281,7 @@ static void set_ahead(amx *t, LLVMValueRef panel) {
 void contract_emit_amx_tile(contract *c) {
     emit *e = c->e;
     contract_outer *o = contract_begin_tile(c, TILE);
-    amx t = {.c = c, .p = {.name = product_name(c), .config = amx_begin(e)}};
+    amx t = {.c = c, .p = {.name = product_name(c)}};
     for (int i = 0; i < CONTRACT_LEFT; i++) t.in[i] = contract_tile_in(c, i);
     t.rounds = contract_stores_bf16(c);
     t.output = stores_sums(c, t.rounds ? FUSOR_BF16 : c->acc);
@@ -301,13 +302,14 @@ void contract_emit_amx_tile(contract *c) {
     begin_late(&t);
     if (t.is_late) t.p.beside = finish_beside, t.p.user = &t;
     em_loop l = em_for(e, num(c, 0), t.in[CONTRACT_PANELS], num(c, 1));
-    LLVMValueRef configured = em_loop_phi(e, &l, num(c, -1));
+    LLVMValueRef configured = em_loop_phi(e, &l, num(c, c->mr));
     t.a = em_loop_phi(e, &l, t.in[CONTRACT_A]);
     t.m0 = em_loop_phi(e, &l, t.in[CONTRACT_M0]);
     t.partial = em_loop_phi(e, &l, t.in[CONTRACT_PARTIAL]);
     t.sums = em_loop_phi(e, &l, t.in[CONTRACT_SUMS]);
     LLVMValueRef is_full = em_icmp(e, LLVMIntSLT, l.i, t.in[CONTRACT_FULL]);
     t.p.rows = em_select(e, is_full, num(c, c->mr), t.in[CONTRACT_ROWS_LEFT]);
+    t.p.is_whole = em_icmp(e, LLVMIntEQ, t.p.rows, num(c, c->mr));
     t.p.is_high = em_icmp(e, LLVMIntSGT, t.p.rows, num(c, AMX_SIDE));
     em_branch changed = em_if(e, em_icmp(e, LLVMIntNE, t.p.rows, configured));
     amx_configure(e, &t.p);
@@ -322,7 +324,9 @@ void contract_emit_amx_tile(contract *c) {
     em_loop_next(e, t.sums, element(c, t.sums, num(c, c->mr * c->nr)));
     em_end(e, &l);
     if (t.is_late) finish_late(&t, NULL);
-    amx_release(e);
+    em_branch partial = em_if(e, em_icmp(e, LLVMIntNE, configured, num(c, c->mr)));
+    amx_configure_whole(e);
+    em_endif(e, &partial);
     contract_end(c, o);
 }
 

@@ -306,11 +306,11 @@ static int64_t page_head(void) {
 /* Tiles: a block of rows of operand 0 stays in L2, and what it meets of a panel of columns in L1, which is a part of it
  * where K is long; the sums of a group of panels wait in L2 for the next part. One panel of rows meets each column once,
  * so nothing has to stay. Operand 0 is copied once for up to 2048 columns, and as long as sums of several K blocks are
- * kept for 1024. Blocks are 8 row panels, more in up to an eighth of L2, none more than half of it: rows of the result that
- * are a power of two apart crowd its sets, and so do sums. (One core with 48 KB of L1 and 2 MB of L2, a loop of tile instructions, in turns, blocks
- * of 128 / 256 / 384 / 512 rows in us: bf16 1024 cubed 1397 / 1184 / 1250 / 1506, 1536 cubed 5249 / 4194 / 4774 / 5380,
- * 2048 cubed 13187 / 11921 / 13105 / 15407; bytes 1024 cubed 747 / 707 / 814 / 898, 2048 cubed 6865 / 6410 / 6856 / 7471;
- * bytes of 512 cubed are 1.1 times as fast in one block.) */
+ * kept for 1024. Blocks are 8 row panels, more in up to an eighth of L2, none more than half of it: rows of the result
+ * that are a power of two apart crowd its sets, and so do sums. (One core with 48 KB of L1 and 2 MB of L2, a loop of
+ * tile instructions, in turns, blocks of 128 / 256 / 384 / 512 rows in us: bf16 1024 cubed 1397 / 1184 / 1250 / 1506,
+ * 1536 cubed 5249 / 4194 / 4774 / 5380, 2048 cubed 13187 / 11921 / 13105 / 15407; bytes 1024 cubed 747 / 707 / 814 / 898,
+ * 2048 cubed 6865 / 6410 / 6856 / 7471; bytes of 512 cubed are 1.1 times as fast in one block.) */
 static int64_t tile_rows(const contraction *c) {
     enum { PANELS = 8 };
     const int64_t panel = at_least_one(ir_times(c->kc * c->bytes, c->k->tile.mr)), l2 = rt_host_caches()->l2_bytes;
