@@ -428,8 +428,8 @@ int64_t ir_kernel_window_step(const ir_kernel *k); /* stride of operand 1 along 
  * packed; scores [kb][nr]; factors [nr]; rows [nr][max(D, E)]; with a mask its rows [nr][kb] and the same turned
  * [kb][nr]; for each panel queries [D][nr], results [E][nr], largest scores [nr], sums [nr]; with a dot, behind
  * the factors, one element in a row [nr] (the least exponent of keys), and in each panel a row for that of its
- * queries; words lie where the queries and keys do as accumulators; where weights are split, behind that row values
- * turned [E][kb], two parts of kb / 2 rows of words [nr], and products [nr][nr] (one by one: queries [m][D], and as a
+ * queries; words lie where the queries and keys do as accumulators; where weights are split, their parts lie where
+ * the scores do, and behind that row values turned [E][kb] and products [nr][nr] (one by one: queries [m][D], and as a
  * part: results [m][E], largest scores and sums [lanes]). Layout of shared: for each part and batch results [m][E],
  * largest scores and sums [lanes]. */
 typedef struct ir_attention_dims {

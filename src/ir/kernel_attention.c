@@ -67,7 +67,7 @@ void ir_launch_attention(const ir_kernel *k, const int64_t *size, const int64_t 
     }
     const bool has_mask = find_attention(k)->variant & IR_ATTENTION_MASK, has_dot = ir_kernel_attention_dot(k);
     out->scratch_bytes = (kb * (d + e + nr) + nr + nr * (d > e ? d : e) + (has_mask ? 2 * kb * nr : 0) + has_dot * nr +
-                          (ir_kernel_attention_splits(k) ? kb * e + kb * nr + nr * nr : 0) +
+                          (ir_kernel_attention_splits(k) ? kb * e + nr * nr : 0) +
                           panels * nr * (d + e + 2 + has_dot)) *
                          bytes;
 }

@@ -374,10 +374,12 @@ ir_tile ir_contract_direct_tile(ir_level level, ir_dtype acc, int m, int n) {
 
 /* Products of a block of keys are a register tile whose columns are queries. 8 rows divide every usual head size, and
  * the more vectors of queries there are, the fewer loads and instructions a product takes: three of f32 (an Ice Lake
- * core of a shared host: 126 GFLOP/s, with two vectors 106). Panels for AMX have 32 queries. kb: scores of a panel and
- * the block's keys and values stay in L2. */
+ * core of a shared host: 126 GFLOP/s, with two vectors 106). kb: scores of a panel and the block's keys and values
+ * stay in L2. Panels for AMX have 32 queries, and all that a block is made of stays in L1 (48 KB, 8 heads of 512x64, bf16,
+ * in turns: 64 keys 1261 us, 128 1443, 256 1449). */
 ir_tile ir_attention_tile(ir_level level, ir_dtype acc, ir_dot dot) {
     const int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, *tile = ir_levels[level].tiles.attention;
     if (ir_level_is_gpu(level)) return (ir_tile){IR_GPU_ATTENTION_TILE, 16 * lanes, 16 * lanes};
-    return (ir_tile){tile[0], (acc == FUSOR_F32 && !ir_dot_is_tile(dot) ? tile[1] : 2) * lanes, 128};
+    if (ir_dot_is_tile(dot)) return (ir_tile){tile[0], 2 * lanes, 64};
+    return (ir_tile){tile[0], (acc == FUSOR_F32 ? tile[1] : 2) * lanes, 128};
 }

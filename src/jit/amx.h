@@ -15,8 +15,9 @@ typedef struct amx_product {
     LLVMValueRef is_whole;      /* i1: configured whole; NULL: always */
     LLVMValueRef is_wide;       /* i1: more than 16 columns; NULL: always */
     /* Operand 0: rows a_row bytes apart, of which the next AMX_ROW_BYTES are a_step behind. Operand 1:
-     * [words][AMX_COLUMNS]. */
+     * [words][AMX_COLUMNS], b_row bytes from one word's columns to the next one's (0: AMX_LINE_BYTES). */
     LLVMValueRef a, a_row, a_step, b;
+    int b_row;
     LLVMValueRef a_stays; /* i1: operand 0 is read again soon, from L1, or with its neighbours */
     LLVMValueRef
         more[2]; /* NULL, or what is multiplied with operand 0 too, after operand 1 in each step, into the same sums */

@@ -87,8 +87,7 @@ void attention_decode(attention *a, LLVMValueRef batch) {
 /* ---- what both forms have ---- */
 typedef struct run {
     LLVMValueRef keys, values, scores, factors, rows, least, mask_rows, mask, panels; /* scratch */
-    LLVMValueRef turned, parts, sums,
-        turned_words; /* scratch where weights are split: values [E][words], weights, products */
+    LLVMValueRef turned, sums, turned_words; /* scratch where weights are split: values [E][words], products */
     LLVMValueRef scale, cap, low, high;
     LLVMValueRef is_far, later; /* a->is_raw: queries are scaled at once; the scale of scores then, or of all */
     LLVMValueRef batch, batches;
@@ -124,8 +123,7 @@ static run begin_run(attention *a) {
     }
     if (a->splits) {
         r.turned = r.panels;
-        r.parts = attention_at(a, r.turned, em_mul(e, kb, a->values_up));
-        r.sums = attention_at(a, r.parts, num(a, a->kb * a->nr));
+        r.sums = attention_at(a, r.turned, em_mul(e, kb, a->values_up));
         r.panels = attention_at(a, r.sums, num(a, a->nr * a->nr));
     }
     if (a->mask >= 0) {
@@ -306,17 +304,21 @@ static LLVMValueRef query_rows(attention *a, const run *r, const panel *p, LLVMV
     return merge(a, &b, then, here, r->rows);
 }
 
-static void scale_queries(attention *a, const run *r, const panel *p) {
+/* x[0, n) times the scale; n: a multiple of lanes. */
+static void scale_all(attention *a, const run *r, LLVMValueRef x, LLVMValueRef n) {
     emit *e = a->e;
     const int lanes = e->lanes;
-    em_branch far = em_if(e, r->is_far);
     e->lanes = a->lanes;
-    em_loop l = em_for(e, num(a, 0), em_mul(e, num(a, a->nr), a->head_up), num(a, a->lanes));
-    LLVMValueRef at = attention_at(a, p->queries, l.i);
-    LLVMValueRef x = em_load_ptr(e, a->acc, at, NULL, (unsigned)a->acc_bytes);
-    em_store_ptr(e, a->acc, em_fmul(e, x, em_splat(e, r->scale)), at, NULL, (unsigned)a->acc_bytes);
+    em_loop l = em_for(e, num(a, 0), n, num(a, a->lanes));
+    attention_put(a, em_fmul(e, attention_get(a, x, l.i), em_splat(e, r->scale)), x, l.i);
     em_end(e, &l);
     e->lanes = lanes;
+}
+
+static void scale_queries(attention *a, const run *r, const panel *p) {
+    emit *e = a->e;
+    em_branch far = em_if(e, r->is_far);
+    scale_all(a, r, p->queries, em_mul(e, num(a, a->nr), a->head_up));
     em_endif(e, &far);
 }
 
@@ -376,7 +378,7 @@ static LLVMValueRef panel_mask(attention *a, const run *r, const panel *p, LLVMV
     return r->mask;
 }
 
-/* The block's values, turned and as words, for the panels that see all of its keys; those behind the last are 0. */
+/* The block's values, turned and as words, for the panels that see its first keys; those behind the last are 0. */
 static void turn_values(attention *a, run *r, LLVMValueRef count) {
     emit *e = a->e;
     LLVMValueRef up = round_up(a, count, a->lanes), behind = attention_at(a, r->v, em_mul(e, count, r->v_row));
@@ -390,7 +392,7 @@ static void turn_values(attention *a, run *r, LLVMValueRef count) {
 /* Keys [begin, begin + n) of a block, and which of them query i of a panel sees: low + i <= x <= high + i. */
 typedef struct seen {
     LLVMValueRef begin, n, low, high;
-    LLVMValueRef is_whole, is_bound; /* i1: all keys of the block; queries that see different ones (NULL: never) */
+    LLVMValueRef is_bound; /* i1: queries see different ones; NULL: never */
 } seen;
 
 /* As add_values, by fma. */
@@ -425,16 +427,12 @@ static void add_values(attention *a, const run *r, const panel *p, const seen *s
         return;
     }
     LLVMValueRef of_values = attention_at(a, r->least, num(a, 1)), of_weights = attention_at(a, r->least, num(a, 2));
-    LLVMValueRef split[5] = {r->scores, s->n, r->parts, r->turned_words, of_weights};
-    LLVMValueRef tiles[7] = {r->turned, a->values_up, r->turned_words, r->parts, r->sums, p->results, r->factors};
-    em_branch whole = em_if(e, s->is_whole);
-    attention_call(a, SPLIT, split, 5);
-    LLVMValueRef is_exact = em_bf16_is_exact(e, of_values, of_weights);
-    LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
-    em_endif(e, &whole);
-    em_branch exact = em_if(e, merge(a, &whole, then, is_exact, LLVMConstNull(e->t_i1)));
+    LLVMValueRef tiles[7] = {r->turned, a->values_up, r->turned_words, r->scores, r->sums, p->results, r->factors};
+    LLVMValueRef is_first = em_icmp(e, LLVMIntEQ, s->begin, num(a, 0));
+    em_branch exact = em_if(e, em_and(e, is_first, em_bf16_is_exact(e, of_values, of_weights)));
     attention_call(a, VALUES, tiles, 7);
     em_else(e, &exact);
+    attention_call(a, JOIN, (LLVMValueRef[]){r->scores, s->n}, 2);
     add_products(a, r, p, s);
     em_endif(e, &exact);
 }
@@ -458,6 +456,16 @@ static void scores_of_words(attention *a, const run *r, const panel *p, LLVMValu
     attention_call(a, SCORES_BY_FMA, in, 10);
     em_end(e, &l);
     em_endif(e, &b);
+}
+
+/* Queries are words, which are not scaled: far scales multiply the scores. */
+static void scores_by_tiles(attention *a, const run *r, LLVMValueRef *tiles) {
+    emit *e = a->e;
+    attention_call(a, SCORES, tiles, 7);
+    if (!r->is_far) return;
+    em_branch far = em_if(e, r->is_far);
+    scale_all(a, r, r->scores, em_mul(e, tiles[1], num(a, a->nr)));
+    em_endif(e, &far);
 }
 
 /* ---- what is asked for ahead ----
@@ -578,25 +586,25 @@ static void panel_block(attention *a, const run *r, const panel *p, LLVMValueRef
                              a->has_largest ? r->factors : none,
                              a->has_largest ? p->largest : none};
     LLVMValueRef tiles[7] = {k, n, p->queries, r->k_row, r->scores, r->least, p->least};
-    if (a->is_tile) attention_call(a, SCORES, tiles, 7);
+    if (a->is_tile) scores_by_tiles(a, r, tiles);
     else if (a->dot) scores_of_words(a, r, p, dots);
     else call_of_panel(a, p, PRODUCTS, dots, 9);
     LLVMValueRef away = em_sub(e, p->q0, first), no_scale = LLVMConstNull(a->t_acc);
-    LLVMValueRef in[ATTENTION_WEIGHTS_IN + 2 * ATTENTION_ASKED] = {r->scores,
-                                                                   n,
-                                                                   p->largest,
-                                                                   p->sums,
-                                                                   r->factors,
-                                                                   r->later,
-                                                                   r->cap ? r->cap : no_scale,
-                                                                   panel_mask(a, r, p, first, n),
-                                                                   zero,
-                                                                   zero};
+    LLVMValueRef in[ATTENTION_WEIGHTS_IN + 2 * ATTENTION_ASKED + 2] = {r->scores,
+                                                                       n,
+                                                                       p->largest,
+                                                                       p->sums,
+                                                                       r->factors,
+                                                                       r->later,
+                                                                       r->cap ? r->cap : no_scale,
+                                                                       panel_mask(a, r, p, first, n),
+                                                                       zero,
+                                                                       zero};
     if (r->low) in[8] = em_add(e, away, r->low);
     if (r->high) in[9] = em_add(e, away, r->high);
-    seen s = {begin, n, in[8], in[9], NULL, NULL};
-    s.is_whole = em_and(e, em_icmp(e, LLVMIntEQ, begin, zero), em_icmp(e, LLVMIntEQ, n, count));
-    const unsigned n_in = sizeof in / sizeof *in;
+    seen s = {begin, n, in[8], in[9], NULL};
+    unsigned n_in = ATTENTION_WEIGHTS_IN + 2 * ATTENTION_ASKED;
+    if (a->splits) in[n_in++] = attention_at(a, r->least, num(a, 2)), in[n_in++] = r->turned_words;
     ask(a, r, i, j0, in + ATTENTION_WEIGHTS_IN);
     if (!attention_has_bounds(a)) {
         call_of_panel(a, p, WEIGHTS, in, n_in);
@@ -837,8 +845,8 @@ void attention_read(attention *a, emit *e) {
     a->mask = in->variant & IR_ATTENTION_MASK ? in->in[n++] : -1;
     a->low = in->variant & IR_ATTENTION_LOW ? in->in[n++] : -1;
     a->high = in->variant & IR_ATTENTION_HIGH ? in->in[n++] : -1;
-    a->is_raw = a->acc == FUSOR_F32 && !a->is_tile && a->cap < 0 && (a->mask < 0 || ir_is_bool(k->inst[a->mask].dtype));
-    a->has_largest = a->is_raw && a->mask < 0;
+    a->is_raw = a->acc == FUSOR_F32 && a->cap < 0 && (a->mask < 0 || ir_is_bool(k->inst[a->mask].dtype));
+    a->has_largest = a->is_raw && a->mask < 0 && !a->is_tile;
     a->mask_has_queries = a->mask >= 0 && e->varies[a->mask] >> a->at.m & 1;
 }
 

@@ -31,7 +31,7 @@ typedef enum attention_function {
     DIVIDE,                                        /* results of a panel by their sums */
     WORDS_OF_ROWS,                                 /* halves as words (attention_words.c) */
     WORDS_OF_MEMORY,
-    SPLIT,
+    JOIN, /* weights that are two bf16 (attention_amx.c) as f32; their products with values */
     VALUES,
     SCORES,                                   /* of words: by tiles (attention_amx.c), or in forms as PRODUCTS, */
     SCORES_BY_FMA = SCORES + ATTENTION_FORMS, /* and of words that the instruction may not multiply */
@@ -106,6 +106,14 @@ static inline LLVMValueRef attention_get(attention *a, LLVMValueRef base, LLVMVa
 static inline void attention_put(attention *a, LLVMValueRef v, LLVMValueRef base, LLVMValueRef i) {
     em_store_ptr(a->e, a->acc, v, attention_at(a, base, i), NULL, (unsigned)a->acc_bytes);
 }
+
+/* ---- attention_amx.c: a weight as the sum of two bf16, in words of two keys ---- */
+enum { ATTENTION_PARTS = 2 };
+/* Weights x of two keys -> words of the parts. */
+void attention_split(attention *a, const LLVMValueRef x[2], LLVMValueRef word[ATTENTION_PARTS]);
+/* What em_bf16_is_exact is told of the parts of weights, of which `least` is the least (em_lesser_magnitude) and `any` has
+ * the bits that any has. */
+void attention_store_exponent(attention *a, LLVMValueRef least, LLVMValueRef any, LLVMValueRef to);
 
 /* Each emits its functions; parameters are said there. */
 void attention_emit_tiles(attention *a);

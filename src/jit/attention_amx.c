@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* attention_amx.c: the scores of panels of queries by tile registers, where queries and keys are words of halves
  * (attention_words.c): keys are operand 0 in rows of words along the head, a panel's 32 queries operand 1. And the
- * products of weights and values, where those are bf16: weights, which are f32, are cut into two bf16 parts, and the
- * values are turned. Else, and where a panel sees a part of a block only, those are made in attention_tile.c. */
+ * products of weights and values, where those are bf16: weights, which are f32, are cut into two bf16 parts as they are
+ * made (attention_softmax.c), and the values are turned. Else, and where a panel does not see a block's first keys, those
+ * are made in attention_tile.c.
+ *
+ * Parts lie where the scores were: [kb / 2 words][ATTENTION_PARTS][nr]. */
 #include "ir/arith.h"
 #include "jit/amx.h"
 #include "jit/attention.h"
 #include <string.h>
-
-static LLVMValueRef load(attention *a, LLVMValueRef at) {
-    return em_load_ptr(a->e, FUSOR_F32, at, NULL, (unsigned)a->acc_bytes);
-}
 
 /* (keys, rows, queries, words, dst, least of keys, of queries): dst[i][nr] = keys[i] x queries, as ir/schedule.h has it
  * for the dot. Up to 31 rows more are read and written, of whatever is in scratch. */
@@ -48,29 +47,25 @@ static void emit_scores(attention *a) {
 }
 
 /* ---- weights and values ---- */
-enum { PARTS = 2 };
-
-/* Rows 2w and 2w + 1 of weights, a vector of each, as words of the parts. The first part is a weight's upper 8 bits,
+/* The first part is a weight's upper 8 bits,
  * the second what is left, rounded to 8 bits: no more than 2^-16 of the weight is lost, 256 of the 528 roundings that
  * the bound has for sums (ref/attention.c). */
-static void split_rows(attention *a, const LLVMValueRef x[2], LLVMValueRef word[PARTS]) {
+void attention_split(attention *a, const LLVMValueRef x[2], LLVMValueRef word[ATTENTION_PARTS]) {
     emit *e = a->e;
-    LLVMValueRef part[PARTS][2], high = em_i32(e, (int32_t)0xffff0000u);
+    LLVMValueRef part[ATTENTION_PARTS][2], high = em_i32(e, (int32_t)0xffff0000u);
     for (int h = 0; h < 2; h++) {
         LLVMValueRef bits = em_bits_of_f32(e, x[h]), upper = em_and(e, bits, high);
         LLVMValueRef rest = em_fsub(e, x[h], LLVMBuildBitCast(e->b, upper, LLVMTypeOf(x[h]), ""));
         part[0][h] = bits;
         part[1][h] = em_add(e, em_bits_of_f32(e, rest), em_i32(e, 0x8000));
     }
-    for (int p = 0; p < PARTS; p++)
+    for (int p = 0; p < ATTENTION_PARTS; p++)
         word[p] = em_or(e, LLVMBuildLShr(e->b, part[p][0], em_i32(e, 16), ""), em_and(e, part[p][1], high));
 }
 
-/* What em_bf16_is_exact is told of the parts of weights, of which `least` is the least (em_lesser_magnitude) and `any`
- * has the bits that any has, 0x40000000 where one is no number: weights are no more than 1. All are multiples of the
- * last bit of the least weight, 2^(E - 150), as elements of exponent E - 16 are; none is subnormal where E is 24 and
+/* `any` has 0x40000000 where a weight is no number: weights are no more than 1. All are multiples of the last bit of the least weight, 2^(E - 150), as elements of exponent E - 16 are; none is subnormal where E is 24 and
  * more. */
-static void store_exponent_of_parts(attention *a, LLVMValueRef least, LLVMValueRef any, LLVMValueRef to) {
+void attention_store_exponent(attention *a, LLVMValueRef least, LLVMValueRef any, LLVMValueRef to) {
     emit *e = a->e;
     const char *name = "llvm.vector.reduce.or";
     LLVMTypeRef type = LLVMTypeOf(any), t = e->t_i32;
@@ -87,50 +82,32 @@ static void store_exponent_of_parts(attention *a, LLVMValueRef least, LLVMValueR
     LLVMSetAlignment(LLVMBuildStore(e->b, x, to), 4);
 }
 
-/* (s, count, parts, words, least): s[count][nr], which are not negative, as the sums of two halves each,
- * parts[PARTS][kb / 2][nr] of words, the last of `words` filled up with zeros. */
-static void emit_split(attention *a) {
+/* (s, count): parts become weights s[count][nr], for products by fma. */
+static void emit_join(attention *a) {
     emit *e = a->e;
-    LLVMTypeRef parameter[5] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr};
-    attention_outer *o = attention_begin(a, SPLIT, "split", parameter, 5, false, true);
-    LLVMValueRef in[5], zero = attention_num(a, 0), one = attention_num(a, 1), nr = attention_num(a, a->nr);
+    LLVMTypeRef parameter[2] = {e->t_ptr, e->t_i64};
+    attention_outer *o = attention_begin(a, JOIN, "join", parameter, 2, false, true);
+    LLVMValueRef in[2], zero = attention_num(a, 0), one = attention_num(a, 1);
     LLVMGetParams(e->fn, in);
     e->lanes = a->lanes;
-    LLVMTypeRef t_words = em_vec(e, e->t_i32);
-    em_branch odd = em_if(e, em_icmp(e, LLVMIntNE, em_and(e, in[1], one), zero));
-    for (int j = 0; j < a->nr; j += a->lanes)
-        em_store_ptr(e, a->acc, em_f32(e, 0),
-                     attention_at(a, in[0], em_add(e, em_mul(e, in[1], nr), attention_num(a, j))), NULL,
-                     (unsigned)a->acc_bytes);
-    em_endif(e, &odd);
-    LLVMValueRef pairs = LLVMBuildLShr(e->b, em_add(e, in[1], one), one, "");
-    em_loop w = em_for(e, zero, pairs, one);
-    LLVMValueRef least = em_loop_phi(e, &w, LLVMConstAllOnes(t_words)), all = least;
-    LLVMValueRef any = em_loop_phi(e, &w, LLVMConstNull(t_words)), bits = any;
-    for (int j = 0; j < a->nr; j += a->lanes) {
-        LLVMValueRef word[PARTS], x[2];
-        for (int h = 0; h < 2; h++) {
-            LLVMValueRef row = em_mul(e, em_add(e, em_add(e, w.i, w.i), attention_num(a, h)), nr);
-            x[h] = load(a, attention_at(a, in[0], em_add(e, row, attention_num(a, j))));
-            all = em_lesser_magnitude(e, all, em_bits_of_f32(e, x[h]));
-            bits = em_or(e, bits, em_bits_of_f32(e, x[h]));
+    LLVMTypeRef t = em_vec(e, e->t_f32);
+    em_loop w = em_for(e, zero, LLVMBuildLShr(e->b, em_add(e, in[1], one), one, ""), one);
+    LLVMValueRef row = em_mul(e, w.i, attention_num(a, ATTENTION_PARTS * a->nr)), x[ATTENTION_CHUNKS][2];
+    for (int c = 0; c < a->nr / a->lanes; c++)
+        for (int p = 0; p < ATTENTION_PARTS; p++) {
+            LLVMValueRef at = em_add(e, row, attention_num(a, p * a->nr + c * a->lanes));
+            LLVMValueRef word = em_bits_of_f32(e, attention_get(a, in[0], at)), half[2];
+            half[0] = LLVMBuildShl(e->b, word, em_i32(e, 16), "");
+            half[1] = em_and(e, word, em_i32(e, (int32_t)0xffff0000u));
+            for (int h = 0; h < 2; h++) {
+                LLVMValueRef part = LLVMBuildBitCast(e->b, half[h], t, "");
+                x[c][h] = p ? em_fadd(e, x[c][h], part) : part;
+            }
         }
-        split_rows(a, x, word);
-        for (int p = 0; p < PARTS; p++) {
-            LLVMValueRef to = em_add(e, em_mul(e, w.i, nr), attention_num(a, p * a->kb / 2 * a->nr + j));
-            LLVMSetAlignment(LLVMBuildStore(e->b, word[p], attention_at(a, in[2], to)), 4);
-        }
-    }
-    em_loop_next(e, least, all);
-    em_loop_next(e, any, bits);
+    for (int c = 0; c < a->nr / a->lanes; c++)
+        for (int h = 0; h < 2; h++)
+            attention_put(a, x[c][h], in[0], em_add(e, row, attention_num(a, h * a->nr + c * a->lanes)));
     em_end(e, &w);
-    em_loop z = em_for(e, em_mul(e, pairs, nr), em_mul(e, in[3], nr), attention_num(a, a->lanes));
-    for (int p = 0; p < PARTS; p++) {
-        LLVMValueRef to = em_add(e, z.i, attention_num(a, p * a->kb / 2 * a->nr));
-        LLVMSetAlignment(LLVMBuildStore(e->b, LLVMConstNull(t_words), attention_at(a, in[2], to)), 4);
-    }
-    em_end(e, &z);
-    store_exponent_of_parts(a, least, any, in[4]);
     LLVMBuildRetVoid(e->b);
     attention_end(a, o);
 }
@@ -151,7 +128,10 @@ static void emit_values(attention *a) {
                      .b = in[3],
                      .words = in[2],
                      .to = in[4]};
-    for (int i = 1; i < PARTS; i++) p.more[i - 1] = attention_at(a, in[3], attention_num(a, i * a->kb / 2 * a->nr));
+    p.b_row = ATTENTION_PARTS * a->nr * a->acc_bytes;
+    for (int i = 1; i < ATTENTION_PARTS; i++) p.more[i - 1] = attention_at(a, in[3], attention_num(a, i * a->nr));
+    LLVMValueRef factor[ATTENTION_CHUNKS];
+    for (int j = 0; j < a->nr; j += a->lanes) factor[j / a->lanes] = attention_get(a, in[6], attention_num(a, j));
     em_loop l = em_for(e, zero, in[1], attention_num(a, AMX_COLUMNS));
     p.rows = em_min(e, em_sub(e, in[1], l.i), attention_num(a, AMX_COLUMNS));
     p.is_high = em_icmp(e, LLVMIntSGT, p.rows, attention_num(a, AMX_SIDE));
@@ -161,9 +141,8 @@ static void emit_values(attention *a) {
     LLVMValueRef dst = attention_at(a, in[5], em_add(e, em_mul(e, l.i, nr), r.i)), from = attention_at(a, in[4], r.i);
     for (int j = 0; j < a->nr; j += a->lanes) {
         LLVMValueRef at = attention_num(a, j), to = attention_at(a, dst, at);
-        LLVMValueRef sum =
-            em_mad(e, load(a, to), load(a, attention_at(a, in[6], at)), load(a, attention_at(a, from, at)));
-        em_store_ptr(e, a->acc, sum, to, NULL, (unsigned)a->acc_bytes);
+        attention_put(a, em_mad(e, attention_get(a, to, zero), factor[j / a->lanes], attention_get(a, from, at)), to,
+                      zero);
     }
     em_end(e, &r);
     em_end(e, &l);
@@ -174,6 +153,6 @@ static void emit_values(attention *a) {
 void attention_emit_amx(attention *a) {
     emit_scores(a);
     if (!a->splits) return;
-    emit_split(a);
+    emit_join(a);
     emit_values(a);
 }

@@ -5,6 +5,7 @@
  * 0 then. A NaN is never the largest; it makes the sum a NaN, and with it the whole result. */
 #include "jit/attention.h"
 #include "jit/math.h"
+#include <string.h>
 
 #define LOG2E 1.44269504088896340736
 
@@ -26,8 +27,11 @@ enum {
     HIGH,
     N_ROW = ATTENTION_WEIGHTS_IN,
     ASKED = N_ROW,
-    N_PANEL = ASKED + 2 * ATTENTION_ASKED
+    LEAST = ASKED + 2 * ATTENTION_ASKED, /* a->splits, with WORDS */
+    WORDS,
+    MOST_IN
 };
+static int parameters(const attention *a) { return a->splits ? MOST_IN : LEAST; }
 
 static LLVMValueRef lower(attention *a, ir_op op, int n, LLVMValueRef x, LLVMValueRef y) {
     const ir_kinst inst = {.op = (uint16_t)op, .dtype = a->acc, .n_in = (uint8_t)n};
@@ -101,9 +105,9 @@ static LLVMValueRef get_one(attention *a, LLVMValueRef base, LLVMValueRef i) {
 static attention_outer *begin(attention *a, attention_function f, const char *name, int n, LLVMValueRef *in,
                               scores *v) {
     emit *e = a->e;
-    LLVMTypeRef parameter[N_PANEL] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_ptr,
+    LLVMTypeRef parameter[MOST_IN] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_ptr,
                                       a->t_acc, a->t_acc, e->t_ptr, e->t_i64, e->t_i64};
-    for (int i = ASKED; i < n; i++) parameter[i] = (i - ASKED) % 2 ? e->t_i64 : e->t_ptr;
+    for (int i = ASKED; i < n; i++) parameter[i] = (i - ASKED) % 2 ? e->t_i64 : e->t_ptr; /* LEAST, WORDS too */
     attention_outer *o = attention_begin(a, f, name, parameter, (unsigned)n, false, true);
     LLVMGetParams(e->fn, in);
     *v = (scores){.a = a, .scale = in[SCALE], .cap = in[CAP], .mask = a->mask >= 0 ? in[MASK] : NULL};
@@ -111,8 +115,9 @@ static attention_outer *begin(attention *a, attention_function f, const char *na
     return o;
 }
 
-/* ---- panels: (s, count, largest, sum, factor, scale, cap, mask, low, high, asked, step, asked, step). s[count][nr]
- * scores become weights; largest, sum, factor [nr]. mask: [count][nr], or [count] where it does not vary along queries.
+/* ---- panels: (s, count, largest, sum, factor, scale, cap, mask, low, high, asked, step, asked, step[, least, words]).
+ * s[count][nr] scores become weights (a->splits: the words of their parts, as many as `words`, and what
+ * em_bf16_is_exact is told of them at `least`); largest, sum, factor [nr]. mask: [count][nr], or [count] where it does not vary along queries.
  * Key x of query i is within bounds where low + i <= x <= high + i. With each key the next line of what is asked for is
  * prefetched, `step` bytes on. ---- */
 static LLVMValueRef panel_score(const scores *v, LLVMValueRef s, LLVMValueRef x, int chunk) {
@@ -128,7 +133,7 @@ static LLVMValueRef panel_score(const scores *v, LLVMValueRef s, LLVMValueRef x,
     return em_select(e, attention_sees(a, v->low, v->high, x, chunk), s, lowest(a));
 }
 
-/* The scores finished where that is more than to scale them, and the largest ones of each query. */
+/* The scores finished where that is more than to scale them behind the largest, and the largest ones of each query. */
 static void finish_scores(const scores *v, LLVMValueRef *in, LLVMValueRef *largest, int chunks) {
     attention *a = v->a;
     emit *e = a->e;
@@ -138,55 +143,134 @@ static void finish_scores(const scores *v, LLVMValueRef *in, LLVMValueRef *large
     for (int c = 0; c < chunks; c++) largest[c] = em_loop_phi(e, &l, old[c]);
     LLVMValueRef row = em_mul(e, l.i, attention_num(a, a->nr));
     for (int c = 0; c < chunks; c++) {
-        LLVMValueRef at = em_add(e, row, attention_num(a, c * a->lanes)),
-                     s = panel_score(v, attention_get(a, in[S], at), l.i, c);
-        attention_put(a, s, in[S], at);
+        LLVMValueRef at = em_add(e, row, attention_num(a, c * a->lanes)), raw = attention_get(a, in[S], at),
+                     s = panel_score(v, raw, l.i, c);
+        if (s != raw) attention_put(a, s, in[S], at);
         next[c] = larger(a, s, largest[c]);
     }
     for (int c = 0; c < chunks; c++) em_loop_next(e, largest[c], next[c]);
     em_end(e, &l);
 }
 
+/* What scores [chunks] of key `row` / nr become, and the sums with them. */
+typedef struct weights {
+    LLVMValueRef minus[ATTENTION_CHUNKS], sum[ATTENTION_CHUNKS], scale;
+} weights;
+static LLVMValueRef weight_at(attention *a, weights *w, LLVMValueRef s, LLVMValueRef at, int chunk) {
+    LLVMValueRef x = weight(a, em_fsub(a->e, attention_get(a, s, at), w->minus[chunk]), w->scale);
+    w->sum[chunk] = em_fadd(a->e, w->sum[chunk], x);
+    return x;
+}
+
+static em_loop begin_weights(attention *a, LLVMValueRef *in, LLVMValueRef end, weights *w, int chunks) {
+    emit *e = a->e;
+    em_loop l = em_for(e, attention_num(a, 0), end, attention_num(a, 1));
+    for (int c = 0; c < chunks; c++) w->sum[c] = em_loop_phi(e, &l, em_const(e, a->acc, 0));
+    for (int i = ASKED; i < LEAST; i += 2) in[i] = em_loop_phi(e, &l, in[i]);
+    return l;
+}
+
+static void ask_next(attention *a, LLVMValueRef *asked, const LLVMValueRef *in) {
+    for (int i = ASKED; i < LEAST; i += 2) {
+        em_prefetch(a->e, asked[i], 2);
+        asked[i] = em_gep(a->e, asked[i], a->e->t_i8, in[i + 1]);
+    }
+}
+
+/* first: what begin_weights left in `in` and in the sums. */
+static void end_weights(attention *a, em_loop *l, const LLVMValueRef *in, const LLVMValueRef *asked,
+                        const LLVMValueRef *first, const weights *w, int chunks) {
+    for (int c = 0; c < chunks; c++) em_loop_next(a->e, first[c], w->sum[c]);
+    for (int i = ASKED; i < LEAST; i += 2) em_loop_next(a->e, in[i], asked[i]);
+    em_end(a->e, l);
+}
+
+/* Key by key, in place. */
+static void make_weights(attention *a, LLVMValueRef *in, weights *w, int chunks) {
+    emit *e = a->e;
+    LLVMValueRef asked[MOST_IN], first[ATTENTION_CHUNKS];
+    em_loop l = begin_weights(a, in, in[COUNT], w, chunks);
+    memcpy(asked, in, sizeof asked);
+    memcpy(first, w->sum, sizeof first);
+    LLVMValueRef row = em_mul(e, l.i, attention_num(a, a->nr));
+    ask_next(a, asked, in);
+    for (int c = 0; c < chunks; c++) {
+        LLVMValueRef at = em_add(e, row, attention_num(a, c * a->lanes));
+        attention_put(a, weight_at(a, w, in[S], at, c), in[S], at);
+    }
+    end_weights(a, &l, in, asked, first, w, chunks);
+    memcpy(w->sum, first, sizeof first);
+}
+
+/* Two keys at a time become words of parts, where they were. Behind an odd number of keys is one that is not seen, behind
+ * all of them words of 0. */
+static void make_parts(attention *a, LLVMValueRef *in, weights *w, int chunks) {
+    emit *e = a->e;
+    LLVMValueRef one = attention_num(a, 1), nr = attention_num(a, a->nr),
+                 two = attention_num(a, ATTENTION_PARTS * a->nr);
+    LLVMValueRef asked[MOST_IN], first[ATTENTION_CHUNKS], end = em_mul(e, in[COUNT], nr);
+    LLVMTypeRef t_words = em_vec(e, e->t_i32);
+    em_branch odd = em_if(e, em_icmp(e, LLVMIntNE, em_and(e, in[COUNT], one), attention_num(a, 0)));
+    for (int c = 0; c < chunks; c++)
+        attention_put(a, em_splat(e, lowest(a)), in[S], em_add(e, end, attention_num(a, c * a->lanes)));
+    em_endif(e, &odd);
+    LLVMValueRef pairs = LLVMBuildLShr(e->b, em_add(e, in[COUNT], one), one, "");
+    em_loop l = begin_weights(a, in, pairs, w, chunks);
+    LLVMValueRef least = em_loop_phi(e, &l, LLVMConstAllOnes(t_words)), all = least;
+    LLVMValueRef any = em_loop_phi(e, &l, LLVMConstNull(t_words)), bits = any;
+    memcpy(asked, in, sizeof asked);
+    memcpy(first, w->sum, sizeof first);
+    LLVMValueRef row = em_mul(e, l.i, two), word[ATTENTION_CHUNKS][ATTENTION_PARTS];
+    for (int c = 0; c < chunks; c++) {
+        LLVMValueRef x[2];
+        for (int h = 0; h < 2; h++) {
+            if (!c) ask_next(a, asked, in);
+            x[h] = weight_at(a, w, in[S], em_add(e, row, attention_num(a, h * a->nr + c * a->lanes)), c);
+            all = em_lesser_magnitude(e, all, em_bits_of_f32(e, x[h]));
+            bits = em_or(e, bits, em_bits_of_f32(e, x[h]));
+        }
+        attention_split(a, x, word[c]);
+    }
+    for (int c = 0; c < chunks; c++)
+        for (int p = 0; p < ATTENTION_PARTS; p++) {
+            LLVMValueRef to = em_add(e, row, attention_num(a, p * a->nr + c * a->lanes));
+            LLVMSetAlignment(LLVMBuildStore(e->b, word[c][p], attention_at(a, in[S], to)), 4);
+        }
+    em_loop_next(e, least, all);
+    em_loop_next(e, any, bits);
+    end_weights(a, &l, in, asked, first, w, chunks);
+    memcpy(w->sum, first, sizeof first);
+    em_loop z = em_for(e, em_mul(e, pairs, two), em_mul(e, in[WORDS], two), attention_num(a, a->lanes));
+    LLVMSetAlignment(LLVMBuildStore(e->b, LLVMConstNull(t_words), attention_at(a, in[S], z.i)), 4);
+    em_end(e, &z);
+    attention_store_exponent(a, least, any, in[LEAST]);
+}
+
 /* Where the products find the largest scores, factor has them at first (a bound takes keys away: they are found
  * anew). */
 static void emit_panel(attention *a, attention_function f, const char *name, bool is_bound, int chunks) {
     emit *e = a->e;
-    LLVMValueRef in[N_PANEL], largest[ATTENTION_CHUNKS], next[ATTENTION_CHUNKS], sum[ATTENTION_CHUNKS],
-        minus[ATTENTION_CHUNKS];
+    LLVMValueRef in[MOST_IN], largest[ATTENTION_CHUNKS];
     scores v;
-    attention_outer *o = begin(a, f, name, N_PANEL, in, &v);
+    attention_outer *o = begin(a, f, name, parameters(a), in, &v);
     v.is_bound = is_bound;
     v.is_raw = a->is_raw;
     if (is_bound) v.low = attention_narrow(a, in[LOW]), v.high = attention_narrow(a, in[HIGH]);
     if (is_bound || !a->has_largest) finish_scores(&v, in, largest, chunks);
     else
         for (int c = 0; c < chunks; c++) largest[c] = attention_get(a, in[FACTOR], attention_num(a, c * a->lanes));
-    LLVMValueRef scale = a->is_raw ? v.scale : NULL;
+    weights w = {.scale = a->is_raw ? v.scale : NULL};
     for (int c = 0; c < chunks; c++) {
         LLVMValueRef at = attention_num(a, c * a->lanes), old = attention_get(a, in[LARGEST], at);
-        minus[c] = about(a, largest[c]);
-        attention_put(a, weight(a, em_fsub(e, old, minus[c]), scale), in[FACTOR], at);
+        w.minus[c] = about(a, largest[c]);
+        attention_put(a, weight(a, em_fsub(e, old, w.minus[c]), w.scale), in[FACTOR], at);
         attention_put(a, largest[c], in[LARGEST], at);
     }
-    em_loop l = em_for(e, attention_num(a, 0), in[COUNT], attention_num(a, 1));
-    for (int c = 0; c < chunks; c++) sum[c] = em_loop_phi(e, &l, em_const(e, a->acc, 0));
-    LLVMValueRef row = em_mul(e, l.i, attention_num(a, a->nr));
-    for (int i = ASKED; i < N_PANEL; i += 2) {
-        in[i] = em_loop_phi(e, &l, in[i]);
-        em_prefetch(e, in[i], 2);
-    }
-    for (int c = 0; c < chunks; c++) {
-        LLVMValueRef at = em_add(e, row, attention_num(a, c * a->lanes));
-        LLVMValueRef w = weight(a, em_fsub(e, attention_get(a, in[S], at), minus[c]), scale);
-        attention_put(a, w, in[S], at);
-        next[c] = em_fadd(e, sum[c], w);
-    }
-    for (int c = 0; c < chunks; c++) em_loop_next(e, sum[c], next[c]);
-    for (int i = ASKED; i < N_PANEL; i += 2) em_loop_next(e, in[i], em_gep(e, in[i], e->t_i8, in[i + 1]));
-    em_end(e, &l);
+    if (a->splits) make_parts(a, in, &w, chunks);
+    else make_weights(a, in, &w, chunks);
     for (int c = 0; c < chunks; c++) {
         LLVMValueRef at = attention_num(a, c * a->lanes);
-        attention_put(a, em_mad(e, attention_get(a, in[SUM], at), attention_get(a, in[FACTOR], at), sum[c]), in[SUM],
+        attention_put(a, em_mad(e, attention_get(a, in[SUM], at), attention_get(a, in[FACTOR], at), w.sum[c]), in[SUM],
                       at);
     }
     LLVMBuildRetVoid(e->b);

@@ -105,6 +105,16 @@ Test(tiles, attention, .timeout = 600) {
           "%r }",
           (domain){-1, 1, SPECIAL_NONE, false}, (int64_t[4]){64, 128, 32, 32}, one_thread, false, ALL_LEVELS);
     if (!amx_has_hardware()) cr_assert_eq(amx_count(AMX_PRODUCT) - none, 2 * 2 * (16 + 32));
+    /* scales that scores are multiplied by before the largest is found, as they turn their order or are far from 1 */
+    static const char *const scales[] = {"-2.0", "-0.125", "1e20", "1e-25", "0.0"};
+    for (int i = 0; i < 5; i++) {
+        char text[200];
+        snprintf(text, sizeof text,
+                 "func @f(%%q: bf16[A, C], %%k: bf16[B, C], %%v: bf16[B, D]) -> bf16[A, D] { %%r = attention(%%q, %%k, "
+                 "%%v, scale=%s%s) return %%r }",
+                 scales[i], i % 2 ? ", causal=true" : "");
+        check(text, (domain){-1, 1, SPECIAL_NONE, false}, (int64_t[4]){70, 97, 33, 20}, one_thread, false, ALL_LEVELS);
+    }
     /* infinite values: not what a part of a weight that is 0 would make of them */
     check("func @f(%q: bf16[A, C], %k: bf16[B, C], %v: bf16[B, D]) -> bool[A, D] { %w = mul(%v, 1e38) "
           "%x = mul(%w, 1e38) %r = attention(%q, %k, %x) %s = isinf(%r) return %s }",
