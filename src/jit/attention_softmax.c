@@ -212,7 +212,7 @@ static void make_parts(attention *a, LLVMValueRef *in, weights *w, int chunks) {
     LLVMTypeRef t_words = em_vec(e, e->t_i32);
     em_branch odd = em_if(e, em_icmp(e, LLVMIntNE, em_and(e, in[COUNT], one), attention_num(a, 0)));
     for (int c = 0; c < chunks; c++)
-        attention_put(a, em_splat(e, lowest(a)), in[S], em_add(e, end, attention_num(a, c * a->lanes)));
+        attention_put(a, lowest(a), in[S], em_add(e, end, attention_num(a, c * a->lanes)));
     em_endif(e, &odd);
     LLVMValueRef pairs = LLVMBuildLShr(e->b, em_add(e, in[COUNT], one), one, "");
     em_loop l = begin_weights(a, in, pairs, w, chunks);
