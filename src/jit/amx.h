@@ -2,9 +2,8 @@
 #ifndef JIT_AMX_H
 #define JIT_AMX_H
 /* Products of matrices by tile registers (AMX), for kernels that have an operand in rows of words along k and the other
- * as words of 32 columns: contract_amx.c, attention_amx.c. A kernel configures whole tiles before the first
- * product and releases them behind the last; who makes products of other rows configures whole tiles again. (Configuring
- * takes 167 cycles, as long as the products of ten tiles; measured.) */
+ * as words of 32 columns: contract_amx.c, attention_amx.c. A kernel configures them when rows change, and
+ * releases them behind the last product. (Configuring takes 167 cycles, as long as the products of ten tiles; measured.) */
 #include "jit/emit.h"
 
 enum { AMX_SIDE = 16, AMX_ROW_BYTES = 64, AMX_COLUMNS = 2 * AMX_SIDE, AMX_LINE_BYTES = AMX_COLUMNS * 4, AMX_AHEAD = 4 };

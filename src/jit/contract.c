@@ -577,7 +577,8 @@ static void emit_compute_phase(contract *c) {
         kept = em_gep(e, kept, e->t_i8, em_select(e, has_parts, bytes, zero));
     }
 
-    if (c->is_tile) amx_configure_whole(e);
+    LLVMValueRef told = em_alloca(e, LLVMArrayType2(e->t_i64, CONTRACT_TILE_PARAMETERS), 8);
+    if (c->is_tile) put_word(c, told, CONTRACT_CONFIGURED, num(c, -1));
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
     LLVMValueRef nb = LLVMBuildURem(e->b, t.i, n_blocks, ""), q = LLVMBuildUDiv(e->b, t.i, n_blocks, "");
     LLVMValueRef mb = LLVMBuildURem(e->b, q, m_blocks, ""), batch = LLVMBuildUDiv(e->b, q, m_blocks, "");
@@ -623,7 +624,6 @@ static void emit_compute_phase(contract *c) {
         tile_in[CONTRACT_LEFT] = em_sub(e, tile_in[CONTRACT_RUN], LLVMBuildURem(e->b, s.k0, tile_in[CONTRACT_RUN], ""));
     }
 
-    LLVMValueRef told = em_alloca(e, LLVMArrayType2(e->t_i64, CONTRACT_TILE_PARAMETERS), 8);
     for (int i = 0; i < CONTRACT_TILE_PARAMETERS; i++)
         if (tile_in[i]) put_word(c, told, i, tile_in[i]);
     if (c->dot == IR_DOT_BF16) put_word(c, told, CONTRACT_SUMS, e->scratch);

@@ -128,7 +128,8 @@ fusor_status contract_emit_direct(contract *c, fu_error *err); /* the whole kern
  * Only with several dims of k: after LEFT elements along k, then after each RUN, the step is A_JUMP, B_JUMP. Only with
  * DOT_BF16: SUMS is a tile in memory. Only tiles: A_K is bytes from one step to the next; what is made is the part of
  * COUNT words that begins FROM words behind the K block, whose first and last part IS_BEGIN and IS_END tell; between
- * them, sums are in SUMS, one tile behind the other. */
+ * them, sums are in SUMS, one tile behind the other; CONFIGURED, which the function sets too: the rows that registers are
+ * configured for, -1 for none. */
 enum {
     CONTRACT_A,
     CONTRACT_A_ROW,
@@ -154,6 +155,7 @@ enum {
     CONTRACT_FROM,
     CONTRACT_IS_BEGIN,
     CONTRACT_IS_END,
+    CONTRACT_CONFIGURED,
     CONTRACT_LEFT,
     CONTRACT_RUN,
     CONTRACT_A_JUMP,
@@ -163,6 +165,7 @@ enum {
 /* Into its function; a word of its block, loaded here. */
 contract_outer *contract_begin_tile(contract *c, contract_function f);
 LLVMValueRef contract_tile_in(contract *c, int word);
+void contract_tile_set(contract *c, int word, LLVMValueRef value); /* an i64, for the next call */
 void contract_emit_tiles(contract *c);
 /* contract_amx.c: c->is_tile. */
 void contract_emit_amx_tile(contract *c);

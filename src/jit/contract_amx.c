@@ -3,8 +3,7 @@
  * contract_tile.c and is called like it: the tiles of one panel of operand 1 and a run of row panels of operand 0, 32 x
  * 32 each; and how rows of memory become panels of operand 0.
  *
- *   per panel      its rows differ from those before: the registers are configured (whole they are at the entry and again
- *                  at the end)
+ *   per panel      its rows differ from those before: the registers are configured
  *   products       amx.c, from what the part of the K block before left, or 0, into memory: of the last part, straight
  *                  to the output where that is the sums (stores_sums), or 4 KB of scratch
  *   not the first  add what the blocks before left, a vector at a time
@@ -302,7 +301,7 @@ void contract_emit_amx_tile(contract *c) {
     begin_late(&t);
     if (t.is_late) t.p.beside = finish_beside, t.p.user = &t;
     em_loop l = em_for(e, num(c, 0), t.in[CONTRACT_PANELS], num(c, 1));
-    LLVMValueRef configured = em_loop_phi(e, &l, num(c, c->mr));
+    LLVMValueRef configured = em_loop_phi(e, &l, t.in[CONTRACT_CONFIGURED]);
     t.a = em_loop_phi(e, &l, t.in[CONTRACT_A]);
     t.m0 = em_loop_phi(e, &l, t.in[CONTRACT_M0]);
     t.partial = em_loop_phi(e, &l, t.in[CONTRACT_PARTIAL]);
@@ -324,9 +323,7 @@ void contract_emit_amx_tile(contract *c) {
     em_loop_next(e, t.sums, element(c, t.sums, num(c, c->mr * c->nr)));
     em_end(e, &l);
     if (t.is_late) finish_late(&t, NULL);
-    em_branch partial = em_if(e, em_icmp(e, LLVMIntNE, configured, num(c, c->mr)));
-    amx_configure_whole(e);
-    em_endif(e, &partial);
+    contract_tile_set(c, CONTRACT_CONFIGURED, configured);
     contract_end(c, o);
 }
 
