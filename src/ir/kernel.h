@@ -232,9 +232,9 @@ enum {
     IR_TUNE_CONTRACT_ROWS = 4,
     /* mr = 1: bytes at the begin of each page of packed panels that are prefetched, IR_PAGE_BYTES: all */
     IR_TUNE_CONTRACT_PAGE_HEAD = 5,
-    /* Tiles (ir_dot_is_tile): words along k, a multiple of 16, of the parts that a K block is made in, one after the
-     * other, < 16: all of it; and panels of columns that each part meets before the next part, >= 1, where operand 1
-     * is packed as a whole. No bit depends on them. */
+    /* Tiles (ir_dot_is_tile): words along k, a multiple of a step's (ir_dot_words), of the parts that a K block is made
+     * in, one after the other, less than a step's: all of it; and panels of columns that each part meets before the
+     * next part, >= 1, where operand 1 is packed as a whole. No bit depends on them. */
     IR_TUNE_CONTRACT_PART = 6,
     IR_TUNE_CONTRACT_GROUP = 7,
     /* attention: panels of queries in a tile, >= 1 */
@@ -274,8 +274,8 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e);
  * sums of the output block [n panels][m panels][mr][nr]; where K blocks are made in parts, the sums of a group's
  * [panels][m panels][mr][nr]. Direct form: a tile and rows as above, where operand 1 is
  * packed [n panels][K][nr] of it. Layout of shared: [batches of operand 1][n panels][K][nr]: all that phase 1 needs of
- * phase 0. With an ir_dot, K and kb count words of ir_dots[].group elements there, and each K block of a panel begins
- * with its heads[]. K = 0: a head all the same. Of tiles, a panel of operand 0 is [words / 16][mr][16]. */
+ * phase 0. With an ir_dot, K and kb count words there (ir_dot_words), and each K block of a panel begins with its
+ * heads[]. K = 0: a head all the same. Of tiles, a panel of operand 0 is [words / 16][mr][16]. */
 ir_dtype ir_kernel_contract_acc(const ir_kernel *k);
 ir_dot ir_kernel_contract_dot(const ir_kernel *k);
 /* Tile and rows; a second tile, where products are in tiles (AMX); IR_ROW_SLOTS more with a row program. */

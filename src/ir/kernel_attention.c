@@ -25,8 +25,8 @@ ir_dtype ir_kernel_attention_acc(const ir_kernel *k) {
 ir_dot ir_kernel_attention_dot(const ir_kernel *k) {
     const ir_kinst *a = find_attention(k);
     if (!a || a->n_in < 4) return IR_DOT_NONE;
-    return ir_contract_dot(ir_kernel_target(k), k->inst[a->in[0]].dtype, k->inst[a->in[1]].dtype,
-                           ir_kernel_attention_acc(k));
+    return ir_attention_dot(ir_kernel_target(k), k->inst[a->in[0]].dtype, k->inst[a->in[1]].dtype,
+                            ir_kernel_attention_acc(k));
 }
 
 bool ir_kernel_attention_splits(const ir_kernel *k) {

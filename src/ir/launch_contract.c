@@ -37,9 +37,9 @@ int64_t ir_kernel_contract_head_bytes(const ir_kernel *k) {
 }
 
 int64_t ir_contract_part(const ir_kernel *k, const int64_t *tune, int64_t words) {
-    enum { STEP = 16 };
-    const int64_t part = tune[IR_TUNE_CONTRACT_PART] / STEP * STEP;
-    return ir_dot_is_tile(ir_kernel_contract_dot(k)) && part >= STEP && part < words ? part : words;
+    const ir_dot dot = ir_kernel_contract_dot(k);
+    const int64_t step = ir_dot_words(dot, 1), part = tune[IR_TUNE_CONTRACT_PART] / step * step;
+    return ir_dot_is_tile(dot) && part >= step && part < words ? part : words;
 }
 
 int ir_kernel_last_columns(const ir_kernel *k, int64_t n) {
@@ -63,8 +63,8 @@ bool ir_kernel_contract_a_in_place(const ir_kernel *k) {
     if (!a || a->op != IR_K_LOAD || a->variant || outer_k(k) > 1) return false;
     /* Bytes are words as they lie where k is contiguous and one operand is unsigned already. */
     const ir_dot dot = ir_kernel_contract_dot(k);
-    /* Rows of bf16 are read for what is in their head, and copied while they are. */
-    if (ir_dot_is_tile(dot)) return dot != IR_DOT_TILE_BF16 && k->buffer[a->index].stride[k->n_dims - 1] == 1;
+    /* Rows of bf16, and of f16 that are cut, are read for what is in their head, and copied while they are. */
+    if (ir_dot_is_tile(dot)) return !ir_dots[dot].heads[0] && k->buffer[a->index].stride[k->n_dims - 1] == 1;
     if (dot == IR_DOT_I8)
         return ir_is_signed(a->dtype) != ir_is_signed(k->inst[mm->in[1]].dtype) &&
                k->buffer[a->index].stride[k->n_dims - 1] == 1;

@@ -29,9 +29,9 @@ void builder_attention_space(builder *b, const ir_node *n) {
     if (heads) b->dim[b->space++] = heads;
     const ir_target target = {b->k->level, b->p->options->features};
     const ir_dtype acc = ir_node_accumulator(g, n) == FUSOR_F64 ? FUSOR_F64 : FUSOR_F32;
-    const ir_dot dot = ir_contract_dot(target, q->dtype, k->dtype, acc);
+    const ir_dot dot = ir_attention_dot(target, q->dtype, k->dtype, acc);
     b->k->tile = ir_attention_tile(b->k->level, acc, dot);
-    b->k->features = ir_contract_features(target, q->dtype, k->dtype, acc);
+    b->k->features = dot ? ir_contract_features(target, q->dtype, k->dtype, acc) : 0;
 }
 
 /* An operand whose last two dims are dims `row` and `column` of the space, the third last `heads`. */

@@ -113,6 +113,8 @@ int plan_window_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], ch
  * one run in all that the kernel reads and writes? */
 void plan_einsum_space(builder *b, const ir_node *n);
 void plan_einsum_coord(builder *b, const ir_node *n, int operand, int8_t coord[IR_MAX_RANK]);
+/* Of all dims m, n and k, before any are made one: < 0: not known. */
+void plan_einsum_sizes(const builder *b, const ir_node *n, int64_t size[3]);
 int plan_einsum_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], char role[MAX_SPACE + 1]);
 bool builder_mergeable(const builder *b, int x, int y);
 

@@ -10,6 +10,7 @@
  *
  * All follows from the text, so no bit depends on sizes that it does not give. */
 #include "base/small.h"
+#include "ir/arith.h"
 #include "ir/einsum.h"
 #include "ir/plan_builder.h"
 
@@ -127,6 +128,20 @@ static void choose(builder *b, dims *of, int64_t (*score)(const builder *b, int 
     const int chosen = of->at[best];
     for (int i = best; i + 1 < of->n; i++) of->at[i] = of->at[i + 1];
     of->at[of->n - 1] = chosen;
+}
+
+void plan_einsum_sizes(const builder *b, const ir_node *n, int64_t size[3]) {
+    uint8_t label[MAX_SPACE];
+    ir_einsum e;
+    const int space = labels_of_space(b, n, &e, label);
+    for (int i = 0; i < 3; i++) size[i] = 1;
+    for (int d = 0; d < space; d++) {
+        const bool in_a = dim_of_label(e.in[0].label, e.in[0].rank, label[d]) >= 0,
+                   in_b = dim_of_label(e.in[1].label, e.in[1].rank, label[d]) >= 0;
+        int64_t *to = &size[d >= e.out.rank ? 2 : in_b], v = -1;
+        if (d < e.out.rank && in_a && in_b) continue;
+        *to = ir_size_is_const(b->p->g->sizes, b->dim[d], &v) && *to >= 0 ? ir_times(*to, v) : -1;
+    }
 }
 
 int plan_einsum_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], char role[MAX_SPACE + 1]) {

@@ -86,9 +86,10 @@ ir_tile ir_contract_row_tile(ir_level level, ir_dtype acc, ir_tile tile) {
 }
 
 const ir_dot_info ir_dots[IR_DOT_COUNT] = {
-    [IR_DOT_NONE] = {1, {0, 0}, 1},      [IR_DOT_I16] = {2, {0, 0}, 2},      [IR_DOT_I8] = {4, {0, 1}, 4},
-    [IR_DOT_BF16] = {2, {1, 1}, 2},      [IR_DOT_TILE_I8] = {4, {0, 0}, 64}, [IR_DOT_TILE_BF16] = {2, {1, 1}, 32},
-    [IR_DOT_TILE_F16] = {2, {0, 0}, 32},
+    [IR_DOT_NONE] = {1, {0, 0}, 1, 1},      [IR_DOT_I16] = {2, {0, 0}, 2, 1},
+    [IR_DOT_I8] = {4, {0, 1}, 4, 1},        [IR_DOT_BF16] = {2, {1, 1}, 2, 1},
+    [IR_DOT_TILE_I8] = {4, {0, 0}, 64, 1},  [IR_DOT_TILE_BF16] = {2, {1, 1}, 32, 1},
+    [IR_DOT_TILE_F16] = {2, {0, 0}, 32, 1}, [IR_DOT_TILE_CUT] = {2, {1, 1}, 32, 2},
 };
 
 ir_dot ir_contract_dot(ir_target target, ir_dtype a, ir_dtype b, ir_dtype acc) {
@@ -98,11 +99,19 @@ ir_dot ir_contract_dot(ir_target target, ir_dtype a, ir_dtype b, ir_dtype acc) {
                : target.features & (IR_FEATURE_VNNI | IR_FEATURE_AVXVNNI) ? IR_DOT_I8
                                                                           : IR_DOT_I16;
     if (a != b || acc != FUSOR_F32) return IR_DOT_NONE;
-    if (a == FUSOR_F16) return target.features & IR_FEATURE_AMXFP16 ? IR_DOT_TILE_F16 : IR_DOT_NONE;
+    if (a == FUSOR_F16)
+        return target.features & IR_FEATURE_AMXFP16   ? IR_DOT_TILE_F16
+               : target.features & IR_FEATURE_AMXBF16 ? IR_DOT_TILE_CUT
+                                                      : IR_DOT_NONE;
     if (a != FUSOR_BF16) return IR_DOT_NONE;
     return target.features & IR_FEATURE_AMXBF16 ? IR_DOT_TILE_BF16
            : target.features & IR_FEATURE_BF16  ? IR_DOT_BF16
                                                 : IR_DOT_NONE;
+}
+
+ir_dot ir_attention_dot(ir_target target, ir_dtype q, ir_dtype k, ir_dtype acc) {
+    const ir_dot dot = ir_contract_dot(target, q, k, acc);
+    return dot == IR_DOT_TILE_CUT ? IR_DOT_NONE : dot;
 }
 
 ir_features ir_contract_features(ir_target target, ir_dtype a, ir_dtype b, ir_dtype acc) {
@@ -112,6 +121,7 @@ ir_features ir_contract_features(ir_target target, ir_dtype a, ir_dtype b, ir_dt
     case IR_DOT_TILE_I8: return IR_FEATURE_AMXINT8;
     case IR_DOT_TILE_BF16: return target.features & (IR_FEATURE_AMXBF16 | IR_FEATURE_BF16); /* the latter rounds */
     case IR_DOT_TILE_F16: return IR_FEATURE_AMXFP16;
+    case IR_DOT_TILE_CUT: return IR_FEATURE_AMXBF16;
     default: return 0;
     }
 }
@@ -133,6 +143,17 @@ ir_features ir_window_features(ir_target target, ir_dtype w, ir_dtype x, ir_dtyp
     return ir_window_dot(target, w, x, acc) == IR_DOT_I8 ? target.features & (IR_FEATURE_VNNI | IR_FEATURE_AVXVNNI) : 0;
 }
 
+/* Of f16 that are cut, a step is sixteen products of tiles, and panels have twice the words. (Sapphire Rapids, one
+ * core, f16 results, tiles over fma, operand 1 packed before / packed by the call: 8 x 1024 x 1024 1.03 / 1.5, 16 x 256
+ * x 256 0.56 / 1.01, 1024 x 8 x 1024 1.7 / 1.8, 64 x 16 x 64 1.08 / 1.18, 64 x 24 x 64 0.86 / 0.86, 16 cubed 2.2 / 2.5,
+ * 32 cubed 0.8 / 1.1, 256 cubed 0.33.) */
+bool ir_dot_pays(ir_dot dot, int64_t m, int64_t n, int64_t k) {
+    enum { FEW = 16, FEW_PRODUCTS = 32 * 32 * 32 };
+    if (dot != IR_DOT_TILE_CUT) return true;
+    if ((m >= 0 && m < FEW) || (k >= 0 && k <= FEW)) return false;
+    return m < 0 || n < 0 || k < 0 || ir_times(ir_times(m, n), k) >= FEW_PRODUCTS;
+}
+
 /* The product of bytes (vnni) takes what an f32 product does, of as many lanes, so its tiles are those of f32. That of
  * bf16 comes with checks of exponents for each panel of rows: fewer and higher ones. (u8 x i8 256, 512 and 1024 cubed,
  * Ice Lake server core: 6x64 1.14 to 1.18 times as fast as 12x32.)
@@ -142,7 +163,7 @@ ir_features ir_window_features(ir_target target, ir_dtype w, ir_dtype x, ir_dtyp
  * Wider forms, 1 x 4 or 3 x 1, load more for each product. kb: 4 KB of a row, so that sums seldom are added in memory;
  * what of a block stays in L1 is the launch's to say (IR_TUNE_CONTRACT_PART). */
 ir_tile ir_dot_tile(ir_level level, ir_dot dot, int64_t m, int64_t n) {
-    if (ir_dot_is_tile(dot)) return (ir_tile){32, 32, 1024 * ir_dots[dot].group};
+    if (ir_dot_is_tile(dot)) return (ir_tile){32, 32, 1024 * ir_dots[dot].group / ir_dots[dot].parts};
     ir_tile t = dot == IR_DOT_I8    ? ir_contract_tile_of(level, FUSOR_F32, m, n)
                 : dot == IR_DOT_I16 ? ir_contract_tile(level, FUSOR_I32)
                                     : ir_contract_tile(level, FUSOR_F32);

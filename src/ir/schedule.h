@@ -85,6 +85,7 @@ ir_dtype ir_contract_acc(ir_dtype a, ir_dtype b, ir_dtype result);
  *   TILE_I8   four 8-bit integers of any sign, 16 words                    tdpb??d    (amxint8)
  *   TILE_BF16 two bf16, 16 words                                           tdpbf16ps  (amxbf16)
  *   TILE_F16  two f16, 16 words                                            tdpfp16ps  (amxfp16)
+ *   TILE_CUT  two f16 as two bf16 each, 16 words of high and of low parts  tdpbf16ps  (amxbf16, no amxfp16)
  * DOT_I8 of two signed operands takes operand 0 + 128, of two unsigned ones operand 0 - 128 (both are its bits ^ 0x80);
  * what that adds to each column of the result, 128 times the sum of operand 1, is taken off in a row of words in front
  * of each K block of a panel. Integers are exact, in any order, wrapping.
@@ -98,7 +99,12 @@ ir_dtype ir_contract_acc(ir_dtype a, ir_dtype b, ir_dtype result);
  * instructions' definition, and what is done by fma where bf16 could be subnormal): elements 0, 2, 4 ... of a step are
  * added in order from 0, fused, and elements 1, 3, 5 ... likewise; the two sums are added; that is added to the sum of
  * the steps before, which begins at 0 with each K block. So their bits differ from those of targets without; products
- * and sums of f16 are never subnormal. */
+ * and sums of f16 are never subnormal.
+ * TILE_CUT: an f16 has 11 significant bits: it is the sum of its upper 8 (the high part) and the other 3 (the low
+ * part), each of them 0 or a normal bf16. A step is four such products, each added to the sum as above: high x high,
+ * high x low, low x low, low x high (parts of operand 0 x those of operand 1); their sums are multiples of 2^-48. An
+ * infinity or NaN has no parts: the head of a K block of a panel tells that there is one, and its tile is then made by
+ * fma, in which what has such an element in its sum is the sum of products of whole elements, and all else as above. */
 typedef enum ir_dot {
     IR_DOT_NONE,
     IR_DOT_I16,
@@ -107,23 +113,28 @@ typedef enum ir_dot {
     IR_DOT_TILE_I8,
     IR_DOT_TILE_BF16,
     IR_DOT_TILE_F16,
+    IR_DOT_TILE_CUT,
     IR_DOT_COUNT
 } ir_dot;
 /* Register tile and blocks of attention (doc/numerics.md): mr keys (or values' columns) x nr queries; kb keys a block;
  * dot: how scores are made. On a GPU mr queries of a block of threads, nr = kb keys a block. */
 ir_tile ir_attention_tile(ir_level level, ir_dtype acc, ir_dot dot);
 ir_dot ir_contract_dot(ir_target target, ir_dtype a, ir_dtype b, ir_dtype acc);
+ir_dot ir_attention_dot(ir_target target, ir_dtype q, ir_dtype k, ir_dtype acc); /* the same, but f16 is not cut */
 typedef struct ir_dot_info {
     int group;    /* elements of a word */
     int heads[2]; /* rows of words in front of each K block of a panel of operand 0, 1 */
     int step;     /* elements along k that one instruction takes: K blocks of panels are filled up to whole steps */
+    int parts;    /* words that a word becomes: those of a step's high parts, then those of its low parts */
 } ir_dot_info;
 extern const ir_dot_info ir_dots[IR_DOT_COUNT];
 static inline bool ir_dot_is_tile(ir_dot d) { return d >= IR_DOT_TILE_I8; }
 /* Words of a panel for n elements along k. */
 static inline int64_t ir_dot_words(ir_dot d, int64_t n) {
-    return (n + ir_dots[d].step - 1) / ir_dots[d].step * (ir_dots[d].step / ir_dots[d].group);
+    return (n + ir_dots[d].step - 1) / ir_dots[d].step * (ir_dots[d].step / ir_dots[d].group * ir_dots[d].parts);
 }
+/* Is it worth it for m rows, n columns and k products of each? < 0: not known, many. */
+bool ir_dot_pays(ir_dot dot, int64_t m, int64_t n, int64_t k);
 /* For m rows and n columns; < 0: not known. */
 ir_tile ir_dot_tile(ir_level level, ir_dot dot, int64_t m, int64_t n);
 /* Of a convolution on a CPU: weights w by x. */

@@ -119,11 +119,18 @@ static place first_place(const amx_product *p) {
     return at;
 }
 
+/* Where the low parts of a step are, of operand 0 and 1. */
+static LLVMValueRef low_a(emit *e, LLVMValueRef a) { return behind(e, a, em_i64s(e, AMX_COLUMNS * AMX_ROW_BYTES)); }
+static LLVMValueRef low_b(emit *e, LLVMValueRef b) { return behind(e, b, em_i64s(e, AMX_SIDE * AMX_LINE_BYTES)); }
+
+static int words_of_step(const amx_product *p) { return p->is_cut ? 2 * AMX_SIDE : AMX_SIDE; }
+
 static place next_place(emit *e, const amx_product *p, const place *at) {
     place next = *at;
+    const int words = words_of_step(p);
     next.a = behind(e, at->a, p->a_step);
-    for (int q = 0; q < at->n; q++) next.b[q] = behind(e, at->b[q], em_i64s(e, AMX_SIDE * b_row(p)));
-    if (at->ahead) next.ahead = behind(e, at->ahead, p->ahead_step);
+    for (int q = 0; q < at->n; q++) next.b[q] = behind(e, at->b[q], em_i64s(e, words * b_row(p)));
+    if (at->ahead) next.ahead = behind(e, at->ahead, em_mul(e, p->ahead_step, em_i64s(e, words / AMX_SIDE)));
     return next;
 }
 
@@ -133,17 +140,51 @@ static void make_beside(emit *e, const amx_product *p, const place *at, int aske
     if (p->beside) p->beside(e, p->user);
 }
 
+/* Of a step whose elements are cut, products `begin` to `end` of its four, and half of what it has beside them. Ten
+ * loads for sixteen products of tiles: of high parts, of the low part of operand 1, of that of operand 0, and of the
+ * high part of operand 1 once more, which is in L1. */
+static void cut_products(emit *e, const amx_product *p, const place *at, int begin, int end, int high, int wide,
+                         bool a_stays) {
+    static const bool is_low[4][2] = {{false, false}, {false, true}, {true, true}, {true, false}};
+    LLVMValueRef line = em_i64s(e, AMX_LINE_BYTES), half = em_i64s(e, AMX_ROW_BYTES);
+    LLVMValueRef lower = em_mul(e, p->a_row, em_i64s(e, AMX_SIDE));
+    int asked = 0;
+    for (int q = begin; q < end; q++) {
+        const bool loads_a = !q || is_low[q][0] != is_low[q - 1][0], loads_b = !q || is_low[q][1] != is_low[q - 1][1];
+        LLVMValueRef a = is_low[q][0] ? low_a(e, at->a) : at->a, b = is_low[q][1] ? low_b(e, at->b[0]) : at->b[0];
+        for (int i = 0; i < high; i++) {
+            if (loads_a) load(e, load_a(a_stays), TILE_A + i, i ? behind(e, a, lower) : a, p->a_row);
+            for (int j = 0; j < wide; j++) {
+                if (!i && loads_b) load(e, "llvm.x86.tileloadd64", TILE_B + j, j ? behind(e, b, half) : b, line);
+                product(e, p, i, j, TILE_A + i, TILE_B + j);
+                if (at->ahead && asked < AMX_AHEAD) ask(e, at->ahead, asked++);
+            }
+        }
+    }
+    make_beside(e, p, at, asked);
+}
+
+static LLVMValueRef second_ahead(emit *e, const amx_product *p, const place *at) {
+    return at->ahead ? behind(e, at->ahead, p->ahead_step) : NULL;
+}
+
 /* Steps of the first `words`; where the next is. */
 static place make_steps(emit *e, const amx_product *p, LLVMValueRef words, int high, int wide, bool a_stays) {
     LLVMValueRef line = em_i64s(e, b_row(p)), half = em_i64s(e, AMX_ROW_BYTES);
     LLVMValueRef lower = em_mul(e, p->a_row, em_i64s(e, AMX_SIDE));
     place first = first_place(p), at = first;
-    em_loop l = em_for(e, em_i64s(e, 0), words, em_i64s(e, AMX_SIDE));
+    em_loop l = em_for(e, em_i64s(e, 0), words, em_i64s(e, words_of_step(p)));
     at.a = em_loop_phi(e, &l, first.a);
     for (int q = 0; q < at.n; q++) at.b[q] = em_loop_phi(e, &l, first.b[q]);
     if (at.ahead) at.ahead = em_loop_phi(e, &l, first.ahead);
     int asked = 0;
-    for (int q = 0; q < at.n; q++)
+    if (p->is_cut) {
+        place second = at;
+        second.ahead = second_ahead(e, p, &at);
+        cut_products(e, p, &at, 0, 2, high, wide, a_stays);
+        cut_products(e, p, &second, 2, 4, high, wide, a_stays);
+    }
+    for (int q = 0; q < at.n && !p->is_cut; q++)
         for (int i = 0; i < high; i++) {
             if (!q) load(e, load_a(a_stays), TILE_A + i, i ? behind(e, at.a, lower) : at.a, p->a_row);
             for (int j = 0; j < wide; j++) {
@@ -152,7 +193,7 @@ static place make_steps(emit *e, const amx_product *p, LLVMValueRef words, int h
                 if (at.ahead && asked < AMX_AHEAD) ask(e, at.ahead, asked++);
             }
         }
-    make_beside(e, p, &at, asked);
+    if (!p->is_cut) make_beside(e, p, &at, asked);
     const place next = next_place(e, p, &at);
     em_loop_next(e, at.a, next.a);
     for (int q = 0; q < at.n; q++) em_loop_next(e, at.b[q], next.b[q]);
@@ -161,7 +202,8 @@ static place make_steps(emit *e, const amx_product *p, LLVMValueRef words, int h
     return at;
 }
 
-/* The last two products of each of 2 x 2 tiles, of two steps or of one with two operands 1, tile by tile, and stores. */
+/* The last two products of each of 2 x 2 tiles, of two steps or of one with two operands 1 (the parts of one that is
+ * cut), tile by tile, and stores. */
 static void finish_tiles(emit *e, const amx_product *p, const place *at, bool a_stays) {
     static const int order[4][2] = {{0, 0}, {0, 1}, {1, 1}, {1, 0}};
     LLVMValueRef line = em_i64s(e, b_row(p)), half = em_i64s(e, AMX_ROW_BYTES);
@@ -193,7 +235,12 @@ static void multiply_from(emit *e, const amx_product *p, LLVMValueRef words, LLV
     em_branch b = {0};
     if (is_long) {
         b = em_if(e, is_long);
-        finish_tiles(e, p, &at, a_stays);
+        place last = at;
+        if (p->is_cut) {
+            cut_products(e, p, &at, 0, 2, high, wide, a_stays);
+            last = (place){low_a(e, at.a), {low_b(e, at.b[0]), at.b[0]}, second_ahead(e, p, &at), 2};
+        }
+        finish_tiles(e, p, &last, a_stays);
         em_else(e, &b);
     }
     for (int i = 0; i < high; i++)
@@ -206,7 +253,7 @@ static void multiply(emit *e, const amx_product *p, int high, int wide) {
     const int parts = first_place(p).n;
     begin_sums(e, p, high, wide);
     if (high == 2 && wide == 2 && parts <= 2) {
-        LLVMValueRef last = em_i64s(e, parts == 1 ? 2 * AMX_SIDE : AMX_SIDE);
+        LLVMValueRef last = em_i64s(e, parts == 1 ? 2 * AMX_SIDE : AMX_SIDE); /* one step, of elements that are cut */
         is_long = em_icmp(e, LLVMIntSGE, words, last);
         if (p->is_whole) is_long = em_and(e, is_long, p->is_whole); /* else a register has fewer rows than the sums */
         words = em_select(e, is_long, em_sub(e, words, last), words);
@@ -264,36 +311,89 @@ static LLVMValueRef slow_begin(emit *e, const amx_product *p, LLVMValueRef r, in
 
 /* Word l of each step of a row: where the step begins. */
 static LLVMValueRef slow_step(emit *e, const amx_product *p, LLVMValueRef row, LLVMValueRef words) {
-    LLVMValueRef step = LLVMBuildUDiv(e->b, words, em_i64s(e, AMX_SIDE), "");
+    LLVMValueRef step = LLVMBuildUDiv(e->b, words, em_i64s(e, words_of_step(p)), "");
     return behind(e, row, em_mul(e, step, p->a_step));
 }
 
+/* Words l of a step: of a row of operand 0, and two vectors of columns. */
+static void slow_words(emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef l, LLVMValueRef word[3]) {
+    LLVMTypeRef t_words = LLVMVectorType(e->t_i32, AMX_SIDE);
+    word[0] = em_load_splat(e, t_words, em_gep(e, a, e->t_i32, l), 2);
+    LLVMValueRef line = behind(e, b, em_mul(e, l, em_i64s(e, AMX_LINE_BYTES)));
+    for (int j = 0; j < 2; j++) {
+        word[1 + j] = LLVMBuildLoad2(e->b, t_words, behind(e, line, em_i64s(e, j * AMX_ROW_BYTES)), "");
+        LLVMSetAlignment(word[1 + j], 4);
+    }
+}
+
+/* The sums, and a step's products. */
+static void slow_products(emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef sum[2]) {
+    LLVMValueRef part[2][2], word[3];
+    em_loop l = em_for(e, em_i64s(e, 0), em_i64s(e, AMX_SIDE), em_i64s(e, 1));
+    for (int j = 0; j < 4; j++) part[j / 2][j % 2] = em_loop_phi(e, &l, LLVMConstNull(LLVMTypeOf(sum[0])));
+    slow_words(e, a, b, l.i, word);
+    for (int j = 0; j < 2; j++)
+        for (int h = 0; h < 2; h++)
+            em_loop_next(e, part[j][h], em_mad(e, elements(e, word[0], h), elements(e, word[1 + j], h), part[j][h]));
+    em_end(e, &l);
+    for (int j = 0; j < 2; j++) sum[j] = em_fadd(e, sum[j], em_fadd(e, part[j][0], part[j][1]));
+}
+
+/* Elements that were cut, of words of their parts. */
+static LLVMValueRef slow_whole(emit *e, LLVMValueRef high, LLVMValueRef low, bool is_upper) {
+    high = elements(e, high, is_upper);
+    low = elements(e, low, is_upper);
+    return em_select(e, em_fcmp(e, LLVMRealUNO, low, low), high, em_fadd(e, high, low));
+}
+
+/* The sums, and a step's products of whole elements, in any order. */
+static void slow_whole_products(emit *e, const LLVMValueRef a[2], const LLVMValueRef b[2], LLVMValueRef sum[2]) {
+    LLVMValueRef word[2][3], next[2];
+    em_loop l = em_for(e, em_i64s(e, 0), em_i64s(e, AMX_SIDE), em_i64s(e, 1));
+    for (int j = 0; j < 2; j++) next[j] = sum[j] = em_loop_phi(e, &l, sum[j]);
+    for (int q = 0; q < 2; q++) slow_words(e, a[q], b[q], l.i, word[q]);
+    for (int h = 0; h < 2; h++) {
+        LLVMValueRef x = slow_whole(e, word[0][0], word[1][0], h);
+        for (int j = 0; j < 2; j++) next[j] = em_mad(e, x, slow_whole(e, word[0][1 + j], word[1][1 + j], h), next[j]);
+    }
+    for (int j = 0; j < 2; j++) em_loop_next(e, sum[j], next[j]);
+    em_end(e, &l);
+}
+
 /* A row and two vectors of columns at a time. What the sums begin with is read though it may not be used: it is memory
- * of ours. */
+ * of ours. Of elements that are cut: what is not finite has an element in it that is not, as sums of products of finite
+ * f16 are far from overflow; it is the sum of products of whole elements instead. */
 void amx_multiply_bf16_slowly(emit *e, const amx_product *p) {
-    LLVMTypeRef t_words = LLVMVectorType(e->t_i32, AMX_SIDE), t_sums = LLVMVectorType(e->t_f32, AMX_SIDE);
-    LLVMValueRef zero = LLVMConstNull(t_sums), one = em_i64s(e, 1), side = em_i64s(e, AMX_SIDE), sum[2], part[2][2];
+    LLVMValueRef one = em_i64s(e, 1), sum[2], whole[2];
     em_loop r = em_for(e, em_i64s(e, 0), p->rows, one);
     LLVMValueRef row = behind(e, p->a, em_mul(e, r.i, p->a_row)), begin[2];
     for (int j = 0; j < 2; j++) begin[j] = slow_begin(e, p, r.i, j);
-    em_loop step = em_for(e, em_i64s(e, 0), p->words, side);
-    for (int j = 0; j < 2; j++) sum[j] = em_loop_phi(e, &step, begin[j]);
-    LLVMValueRef a = slow_step(e, p, row, step.i), b = behind(e, p->b, em_mul(e, step.i, em_i64s(e, AMX_LINE_BYTES)));
-    em_loop l = em_for(e, em_i64s(e, 0), side, one);
-    for (int j = 0; j < 4; j++) part[j / 2][j % 2] = em_loop_phi(e, &l, zero);
-    LLVMValueRef x = em_load_splat(e, t_words, em_gep(e, a, e->t_i32, l.i), 2);
-    LLVMValueRef line = behind(e, b, em_mul(e, l.i, em_i64s(e, AMX_LINE_BYTES)));
-    for (int j = 0; j < 2; j++) {
-        LLVMValueRef y = LLVMBuildLoad2(e->b, t_words, behind(e, line, em_i64s(e, j * AMX_ROW_BYTES)), "");
-        LLVMSetAlignment(y, 4);
-        for (int h = 0; h < 2; h++)
-            em_loop_next(e, part[j][h], em_mad(e, elements(e, x, h), elements(e, y, h), part[j][h]));
+    em_loop step = em_for(e, em_i64s(e, 0), p->words, em_i64s(e, words_of_step(p)));
+    LLVMValueRef before[4] = {0};
+    for (int j = 0; j < (p->is_cut ? 4 : 2); j++) before[j] = em_loop_phi(e, &step, begin[j % 2]);
+    for (int j = 0; j < 2; j++) sum[j] = before[j], whole[j] = before[2 + j];
+    LLVMValueRef a[2] = {slow_step(e, p, row, step.i)},
+                 b[2] = {behind(e, p->b, em_mul(e, step.i, em_i64s(e, AMX_LINE_BYTES)))};
+    slow_products(e, a[0], b[0], sum);
+    if (p->is_cut) {
+        a[1] = low_a(e, a[0]);
+        b[1] = low_b(e, b[0]);
+        slow_products(e, a[0], b[1], sum);
+        slow_products(e, a[1], b[1], sum);
+        slow_products(e, a[1], b[0], sum);
+        slow_whole_products(e, a, b, whole);
     }
-    em_end(e, &l);
-    for (int j = 0; j < 2; j++) em_loop_next(e, sum[j], em_fadd(e, sum[j], em_fadd(e, part[j][0], part[j][1])));
+    for (int j = 0; j < 2; j++) em_loop_next(e, before[j], sum[j]);
+    for (int j = 0; j < 2 && p->is_cut; j++) em_loop_next(e, before[2 + j], whole[j]);
     em_end(e, &step);
     LLVMValueRef to = behind(e, p->to, em_mul(e, r.i, p->to_row ? p->to_row : em_i64s(e, AMX_LINE_BYTES)));
-    for (int j = 0; j < 2; j++)
-        LLVMSetAlignment(LLVMBuildStore(e->b, sum[j], behind(e, to, em_i64s(e, j * AMX_ROW_BYTES))), 4);
+    for (int j = 0; j < 2; j++) {
+        LLVMValueRef x = before[j];
+        if (p->is_cut) { /* x - x is NaN where x is not finite */
+            LLVMValueRef zero = em_fsub(e, x, x);
+            x = em_select(e, em_fcmp(e, LLVMRealUNO, zero, zero), before[2 + j], x);
+        }
+        LLVMSetAlignment(LLVMBuildStore(e->b, x, behind(e, to, em_i64s(e, j * AMX_ROW_BYTES))), 4);
+    }
     em_end(e, &r);
 }

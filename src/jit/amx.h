@@ -23,6 +23,9 @@ typedef struct amx_product {
     /* Where not NULL, what is wanted in L2 soon: each step asks for AMX_AHEAD lines, `ahead_step` bytes behind those of
      * the step before. */
     LLVMValueRef ahead, ahead_step;
+    /* Operands are sums of two bf16 (ir/schedule.h, TILE_CUT): of each step of operand 0 there are 32 rows of high
+     * parts, then those of low ones, and a_step is from one such pair to the next; so are the words of operand 1. */
+    bool is_cut;
     void (*beside)(emit *e, void *user); /* NULL, or what each step has beside its products: it may call functions */
     void *user;
     LLVMValueRef words;    /* along k, a multiple of AMX_SIDE */
@@ -35,7 +38,8 @@ typedef struct amx_product {
 void amx_configure(emit *e, const amx_product *p);
 void amx_configure_whole(emit *e); /* for all rows; fewer may be made, if more can be read */
 void amx_multiply(emit *e, const amx_product *p);
-/* The same sums of bf16 (without more) in the same order (ir/schedule.h) by fma, which keeps subnormals. */
+/* The same sums of bf16 (without more; cut or not) in the same order (ir/schedule.h) by fma, which keeps subnormals,
+ * and infinities of elements that are cut. */
 void amx_multiply_bf16_slowly(emit *e, const amx_product *p);
 void amx_release(emit *e);
 #endif

@@ -2,7 +2,8 @@
 /* bf16_words.c: words of two bf16, for contractions (contract_dot.c) and attention (attention_words.c). vdpbf16ps adds
  * the product of the upper halves, then that of the lower ones, as two fma do, but takes subnormals for 0. So words are
  * made with the earlier element in the upper half, and with rows of them goes the least exponent of their elements, by
- * which is decided whether the instruction may be used. */
+ * which is decided whether the instruction may be used. And f16 that are cut into two bf16 (ir/schedule.h,
+ * TILE_CUT). */
 #include "jit/emit.h"
 #include <string.h>
 
@@ -68,6 +69,37 @@ void em_store_least_exponent(emit *e, LLVMValueRef least, LLVMValueRef to) {
     if (!is_half) /* 1 more than the largest i32 is 0 */
         x = LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, all, LLVMConstAllOnes(t), ""), LLVMConstInt(t, 512, 0),
                             x, "");
+    LLVMSetAlignment(LLVMBuildStore(e->b, x, to), 4);
+}
+
+/* ---- f16 as two bf16 ---- */
+void em_f16_cut(emit *e, LLVMValueRef bits, LLVMValueRef part[2]) {
+    LLVMValueRef x = em_half_value(e, FUSOR_F16, bits), odd[64];
+    LLVMValueRef word = em_bits_of_f32(e, x),
+                 high = em_f32_of_bits(e, em_and(e, word, em_i32(e, (int32_t)0xffff0000u)));
+    LLVMTypeRef halves = LLVMVectorType(e->t_i16, 2 * (unsigned)e->lanes);
+    for (int i = 0; i < e->lanes; i++) odd[i] = LLVMConstInt(e->t_i32, 2 * (unsigned)i + 1, 0);
+    LLVMValueRef upper = LLVMConstVector(odd, (unsigned)e->lanes);
+    part[0] = word;
+    part[1] = em_bits_of_f32(e, em_fsub(e, x, high));
+    for (int p = 0; p < 2; p++) {
+        LLVMValueRef all = LLVMBuildBitCast(e->b, part[p], halves, "");
+        part[p] = LLVMBuildShuffleVector(e->b, all, LLVMGetPoison(halves), upper, "");
+    }
+}
+
+LLVMValueRef em_f16_most(emit *e, LLVMValueRef most, LLVMValueRef bits) {
+    LLVMValueRef x = em_and(e, bits, em_splat(e, LLVMConstInt(e->t_i16, 0x7fff, 0)));
+    return LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntUGT, x, most, ""), x, most, "");
+}
+
+void em_store_is_finite(emit *e, LLVMValueRef most, LLVMValueRef to) {
+    const char *name = "llvm.vector.reduce.umax";
+    LLVMTypeRef type = LLVMTypeOf(most), t = e->t_i32;
+    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID(name, strlen(name)), &type, 1);
+    LLVMValueRef all = LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, &most, 1, "");
+    LLVMValueRef is = LLVMBuildICmp(e->b, LLVMIntULT, all, LLVMConstInt(e->t_i16, 0x7c00, 0), "");
+    LLVMValueRef x = LLVMBuildSelect(e->b, is, LLVMConstInt(t, 512, 0), LLVMConstInt(t, (uint32_t)-1000, 0), "");
     LLVMSetAlignment(LLVMBuildStore(e->b, x, to), 4);
 }
 

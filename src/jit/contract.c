@@ -254,7 +254,7 @@ void contract_emit_pack(contract *c, int operand) {
     LLVMGetParams(e->fn, in);
     contract_decode_batch(c, in[2], operand ? ir_kernel_varies(c->k, c->operand[1]) : UINT32_MAX);
     int rows = operand ? c->nr : c->mr;
-    LLVMValueRef words = em_min(e, c->k_words, num(c, c->kb / c->group));
+    LLVMValueRef words = contract_block_words(c);
     LLVMValueRef elements = em_mul(e, em_add(e, words, num(c, c->heads[operand])), num(c, rows));
     em_loop l = em_for(e, num(c, 0), in[4], num(c, 1));
     LLVMValueRef dst = element(c, in[1], em_mul(e, l.i, elements)), panel = em_add(e, in[3], l.i);
@@ -370,7 +370,7 @@ static LLVMValueRef panel_to_read(contract *c, const block *s, LLVMValueRef pack
 static void block_of_a(contract *c, const block *s, LLVMValueRef m_first, LLVMValueRef m_count, LLVMValueRef *tile_in) {
     emit *e = c->e;
     LLVMValueRef zero = num(c, 0), bytes = num(c, c->acc_bytes), row = bytes, next_row = zero, a = s->a;
-    LLVMValueRef k = num(c, c->mr * c->acc_bytes), words = em_min(e, c->k_words, num(c, c->kb / c->group));
+    LLVMValueRef k = num(c, c->mr * c->acc_bytes), words = contract_block_words(c);
     LLVMValueRef next = em_mul(e, em_add(e, words, num(c, c->heads[0])), k);
     LLVMValueRef row_bytes = em_mul(e, tile_in[CONTRACT_COUNT], bytes);
     LLVMValueRef jump = NULL, step = num(c, ir_dots[c->dot].step * c->packed_bytes);
@@ -399,7 +399,7 @@ static void block_of_a(contract *c, const block *s, LLVMValueRef m_first, LLVMVa
                                  c->copies_a ? bytes : num(c, c->mr * c->acc_bytes), next, zero};
     if (c->is_tile) {
         from_pack[1] = step;
-        from_pack[2] = em_mul(e, step, num(c, c->mr));
+        from_pack[2] = em_mul(e, step, num(c, c->mr * c->parts));
     }
     LLVMValueRef in_place[5] = {a, row, k, zero, next_row};
     for (int i = 0; i < 5; i++)
@@ -415,10 +415,10 @@ static void put_word(contract *c, LLVMValueRef told, int word, LLVMValueRef valu
     LLVMSetAlignment(LLVMBuildStore(e->b, value, em_gep(e, told, e->t_i64, num(c, word))), 8);
 }
 
-/* ir_contract_part of the K block; at least 16. */
+/* ir_contract_part of the K block; at least a step. */
 static LLVMValueRef part_of_k(contract *c) {
     emit *e = c->e;
-    LLVMValueRef step = num(c, ir_dots[c->dot].step / c->group), all = em_min(e, c->k_words, num(c, c->kb / c->group));
+    LLVMValueRef step = num(c, ir_dot_words(c->dot, 1)), all = contract_block_words(c);
     LLVMValueRef part = em_and(e, e->tune[IR_TUNE_CONTRACT_PART], em_sub(e, num(c, 0), step));
     part = em_select(e, em_icmp(e, LLVMIntSGE, part, step), part, all);
     return em_max(e, em_min(e, part, all), step);
@@ -537,7 +537,7 @@ static void emit_compute_phase(contract *c) {
         nc = em_select(e, contract_rows_later(c), nc, n_panels);
         n_blocks = em_select(e, contract_rows_later(c), n_blocks, one);
     }
-    LLVMValueRef k_panel = em_min(e, c->k_words, num(c, c->kb / c->group));
+    LLVMValueRef k_panel = contract_block_words(c);
 
     /* scratch: ir_kernel_contract_head_bytes, the packed block, partial sums */
     block s = {0};

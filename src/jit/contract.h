@@ -28,7 +28,7 @@ typedef struct contract {
     int matmul, operand[2];                     /* instruction numbers */
     ir_dtype acc;                               /* type of the accumulators and of the words of panels */
     ir_dot dot;                                 /* how words are multiplied; NONE: each is one element */
-    int group, heads[2];                        /* ir_dots[dot] */
+    int group, heads[2], parts;                 /* ir_dots[dot] */
     bool is_tile;                               /* ir_dot_is_tile */
     bool copies_a;   /* panels of operand 0 are [row][k]: rows of memory, with their words made ready; tiles:
                         [step][row][k of a step] */
@@ -82,11 +82,19 @@ static inline LLVMValueRef num(contract *c, int64_t v) { return em_i64s(c->e, v)
 static inline LLVMValueRef contract_word_of(contract *c, LLVMValueRef k) {
     return c->group == 1 ? k : LLVMBuildLShr(c->e->b, k, em_i64s(c->e, c->group / 2), "");
 }
-/* Words of a row of a panel for n elements along k. */
-static inline LLVMValueRef contract_in_words(contract *c, LLVMValueRef n) {
+/* Words of a row of a panel for n elements along k: as they are packed; and in parts, where words are cut. */
+static inline LLVMValueRef contract_packed_words(contract *c, LLVMValueRef n) {
     int64_t step = ir_dots[c->dot].step;
     if (step == 1) return n;
     return contract_word_of(c, em_and(c->e, em_add(c->e, n, em_i64s(c->e, step - 1)), em_i64s(c->e, -step)));
+}
+static inline LLVMValueRef contract_in_words(contract *c, LLVMValueRef n) {
+    LLVMValueRef words = contract_packed_words(c, n);
+    return c->parts == 1 ? words : em_mul(c->e, words, em_i64s(c->e, c->parts));
+}
+/* Of the longest K block. */
+static inline LLVMValueRef contract_block_words(contract *c) {
+    return em_min(c->e, c->k_words, em_i64s(c->e, ir_dot_words(c->dot, c->kb)));
 }
 static inline LLVMValueRef element(contract *c, LLVMValueRef base, LLVMValueRef i) {
     return em_gep(c->e, base, c->t_acc, i);

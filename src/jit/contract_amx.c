@@ -39,7 +39,7 @@ typedef struct amx {
 } amx;
 
 static const char *product_name(const contract *c) {
-    if (c->dot == IR_DOT_TILE_BF16) return "llvm.x86.tdpbf16ps";
+    if (c->dot == IR_DOT_TILE_BF16 || c->dot == IR_DOT_TILE_CUT) return "llvm.x86.tdpbf16ps";
     if (c->dot == IR_DOT_TILE_F16) return "llvm.x86.tdpfp16ps";
     bool is_signed[2];
     for (int i = 0; i < 2; i++) is_signed[i] = ir_is_signed(c->k->inst[c->operand[i]].dtype);
@@ -252,7 +252,7 @@ static void make_panel(amx *t, LLVMValueRef n0) {
     emit *e = c->e;
     t->p.a = em_gep(e, t->a, e->t_i8, t->a_from);
     set_sums(t, n0);
-    if (c->dot != IR_DOT_TILE_BF16) {
+    if (!c->heads[0]) {
         make_exact(t, n0);
         return;
     }
@@ -280,19 +280,18 @@ static void set_ahead(amx *t, LLVMValueRef panel) {
 void contract_emit_amx_tile(contract *c) {
     emit *e = c->e;
     contract_outer *o = contract_begin_tile(c, TILE);
-    amx t = {.c = c, .p = {.name = product_name(c)}};
+    amx t = {.c = c, .p = {.name = product_name(c), .is_cut = c->parts > 1}};
     for (int i = 0; i < CONTRACT_LEFT; i++) t.in[i] = contract_tile_in(c, i);
     t.rounds = contract_stores_bf16(c);
     t.output = stores_sums(c, t.rounds ? FUSOR_BF16 : c->acc);
     contract_decode_batch(c, t.in[CONTRACT_BATCH], t.output < 0 ? 0 : UINT32_MAX);
     LLVMValueRef n0 = contract_decode_columns(c, t.in[CONTRACT_N0]);
-    const int step_words = ir_dots[c->dot].step / c->group;
     t.p.a_row = t.in[CONTRACT_A_ROW];
     t.p.a_step = t.in[CONTRACT_A_K];
     /* rows that are read in place: the next step is in their lines' neighbours, which L1 fetches by itself */
     t.p.a_stays = em_or(e, em_icmp(e, LLVMIntSLE, t.in[CONTRACT_PANELS], num(c, 1)),
                         em_icmp(e, LLVMIntNE, t.in[CONTRACT_A_ROW], num(c, AMX_ROW_BYTES)));
-    t.a_from = em_mul(e, LLVMBuildUDiv(e->b, t.in[CONTRACT_FROM], num(c, step_words), ""), t.p.a_step);
+    t.a_from = em_mul(e, LLVMBuildUDiv(e->b, t.in[CONTRACT_FROM], num(c, ir_dot_words(c->dot, 1)), ""), t.p.a_step);
     t.b_from = em_mul(e, t.in[CONTRACT_FROM], num(c, AMX_LINE_BYTES));
     t.p.b = em_gep(e, t.in[CONTRACT_B], e->t_i8, t.b_from);
     t.p.words = t.in[CONTRACT_COUNT];
@@ -329,23 +328,30 @@ void contract_emit_amx_tile(contract *c) {
 
 /* ---- rows of memory to panels ---- */
 /* Steps from `begin` to `end` elements along k, `n` at a time; a step behind k_count has none of the last elements.
- * least: NULL, or the least of magnitudes so far, which is returned. */
+ * found: NULL, or what the head is made of so far, which is returned: the least of magnitudes; of f16 that are cut, the
+ * largest. */
 static LLVMValueRef copy_steps(contract *c, LLVMValueRef to, LLVMValueRef from, LLVMValueRef begin, LLVMValueRef end,
-                               int n, LLVMValueRef k_count, LLVMValueRef least) {
+                               int n, LLVMValueRef k_count, LLVMValueRef found) {
     emit *e = c->e;
     const int step = ir_dots[c->dot].step;
     const ir_dtype type = c->packed_bytes == 2 ? FUSOR_I16 : FUSOR_I8;
     em_loop l = em_for(e, begin, end, num(c, n * step));
-    LLVMValueRef all = least ? em_loop_phi(e, &l, least) : NULL, next = all;
+    LLVMValueRef all = found ? em_loop_phi(e, &l, found) : NULL, next = all;
     for (int i = 0; i < n; i++) {
         LLVMValueRef k = i ? em_add(e, l.i, num(c, i * step)) : l.i;
         LLVMValueRef mask = k_count ? em_mask(e, em_sub(e, k_count, k)) : NULL;
         LLVMValueRef x = em_load_ptr(e, type, em_gep(e, from, c->t_packed, k), mask, (unsigned)c->packed_bytes);
-        LLVMValueRef at = em_gep(e, to, c->t_packed, em_mul(e, k, num(c, c->mr)));
-        LLVMSetAlignment(LLVMBuildStore(e->b, x, at), AMX_ROW_BYTES);
-        if (least) next = em_lesser_magnitude(e, next, em_and(e, x, em_splat(e, LLVMConstInt(e->t_i16, 0x7fff, 0))));
+        LLVMValueRef at = em_gep(e, to, c->t_packed, em_mul(e, k, num(c, c->mr * c->parts))), part[2] = {x};
+        if (c->parts > 1) em_f16_cut(e, x, part);
+        for (int p = 0; p < c->parts; p++) {
+            LLVMValueRef row = p ? em_gep(e, at, c->t_packed, num(c, step * c->mr)) : at;
+            LLVMSetAlignment(LLVMBuildStore(e->b, part[p], row), AMX_ROW_BYTES);
+        }
+        if (c->parts > 1) next = em_f16_most(e, next, x);
+        else if (found)
+            next = em_lesser_magnitude(e, next, em_and(e, x, em_splat(e, LLVMConstInt(e->t_i16, 0x7fff, 0))));
     }
-    if (least) em_loop_next(e, all, next);
+    if (found) em_loop_next(e, all, next);
     em_end(e, &l);
     return all;
 }
@@ -363,15 +369,18 @@ void contract_copy_tiles(contract *c, LLVMValueRef dst, LLVMValueRef first, LLVM
                  whole = em_and(e, k_count, num(c, -step));
     e->lanes = step;
     em_loop r = em_for(e, zero, rows, num(c, 1));
-    LLVMValueRef none = has_head ? LLVMConstAllOnes(em_vec(e, e->t_i16)) : NULL;
-    LLVMValueRef least = has_head ? em_loop_phi(e, &r, none) : NULL, found;
+    LLVMTypeRef t_found = em_vec(e, e->t_i16);
+    LLVMValueRef none = c->parts > 1 ? LLVMConstNull(t_found) : LLVMConstAllOnes(t_found);
+    LLVMValueRef before = has_head ? em_loop_phi(e, &r, none) : NULL, found;
     LLVMValueRef from = em_gep(e, base, c->t_packed, em_mul(e, r.i, e->stride[buffer][c->dim_m]));
     LLVMValueRef to = em_gep(e, dst, e->t_i8, em_mul(e, r.i, num(c, AMX_ROW_BYTES)));
-    found = copy_steps(c, to, from, zero, many, UNROLL, NULL, least);
+    found = copy_steps(c, to, from, zero, many, UNROLL, NULL, before);
     found = copy_steps(c, to, from, many, whole, 1, NULL, found);
     found = copy_steps(c, to, from, whole, k_count, 1, k_count, found);
-    if (has_head) em_loop_next(e, least, found);
+    if (has_head) em_loop_next(e, before, found);
     em_end(e, &r);
-    if (has_head) em_store_least_exponent(e, least, element(c, dst, num(c, -c->mr)));
+    LLVMValueRef head = element(c, dst, num(c, -c->mr));
+    if (c->parts > 1) em_store_is_finite(e, before, head);
+    else if (has_head) em_store_least_exponent(e, before, head);
     e->lanes = c->lanes;
 }

@@ -9,12 +9,13 @@ static ir_dtype type_of(const contract *c, int operand) { return c->k->inst[c->o
 void contract_set_dot(contract *c) {
     c->dot = ir_kernel_contract_dot(c->k);
     c->group = ir_dots[c->dot].group;
+    c->parts = ir_dots[c->dot].parts;
     for (int i = 0; i < 2; i++) c->heads[i] = ir_dots[c->dot].heads[i];
     c->is_tile = ir_dot_is_tile(c->dot);
     c->packed = c->dot == IR_DOT_NONE                             ? c->acc
                 : c->dot == IR_DOT_I16                            ? FUSOR_I16
                 : c->dot == IR_DOT_I8 || c->dot == IR_DOT_TILE_I8 ? FUSOR_I8
-                : c->dot == IR_DOT_TILE_F16                       ? FUSOR_F16
+                : type_of(c, 0) == FUSOR_F16                      ? FUSOR_F16
                                                                   : FUSOR_BF16;
     c->packed_bytes = ir_dtypes[c->packed].bytes;
     c->t_packed = em_memory_type(c->e, c->packed);
@@ -191,6 +192,39 @@ static void emit_exponent_head(contract *c, LLVMValueRef panel, LLVMValueRef hea
     em_store_least_exponent(e, least, head);
 }
 
+/* A panel of whole words becomes one of parts where it is: its steps from the last one on, each of which goes behind
+ * all that is still to be read; words of the first one are read before they are overwritten. */
+static void emit_cut(contract *c, LLVMValueRef panel, LLVMValueRef head, LLVMValueRef words) {
+    emit *e = c->e;
+    enum { UNROLL = 2 };
+    const int lanes = 2 * c->v_lanes, step = ir_dots[c->dot].step / c->group * c->nr; /* words of all rows */
+    e->lanes = lanes;
+    LLVMValueRef steps = LLVMBuildUDiv(e->b, words, num(c, ir_dot_words(c->dot, 1)), ""), part[2];
+    em_loop s = em_for(e, num(c, 0), steps, num(c, 1));
+    LLVMValueRef outer = em_loop_phi(e, &s, LLVMConstNull(em_vec(e, e->t_i16)));
+    LLVMValueRef from = em_mul(e, em_sub(e, em_sub(e, steps, s.i), num(c, 1)), num(c, step));
+    LLVMValueRef to = element(c, panel, em_mul(e, from, num(c, c->parts)));
+    from = element(c, panel, from);
+    em_loop l = em_for(e, num(c, 0), num(c, step), num(c, UNROLL * c->v_lanes));
+    LLVMValueRef most = em_loop_phi(e, &l, outer), next = most;
+    for (int i = 0; i < UNROLL; i++) {
+        LLVMValueRef at = em_add(e, l.i, num(c, i * c->v_lanes));
+        LLVMValueRef x = em_load_ptr(e, FUSOR_I16, element(c, from, at), NULL, (unsigned)c->acc_bytes);
+        next = em_f16_most(e, next, x);
+        em_f16_cut(e, x, part);
+        for (int p = 0; p < 2; p++) {
+            LLVMValueRef store = LLVMBuildStore(e->b, part[p], element(c, to, em_add(e, at, num(c, p * step))));
+            LLVMSetAlignment(store, (unsigned)c->acc_bytes);
+        }
+    }
+    em_loop_next(e, most, next);
+    em_end(e, &l);
+    em_loop_next(e, outer, most);
+    em_end(e, &s);
+    em_store_is_finite(e, outer, head);
+    e->lanes = c->lanes;
+}
+
 /* (panel, its head, words, rows of the panel), for both operands. */
 void contract_emit_head(contract *c) {
     emit *e = c->e;
@@ -200,6 +234,7 @@ void contract_emit_head(contract *c) {
     contract_outer *o = contract_begin(c, HEAD, "head", parameter, 4, true);
     LLVMGetParams(e->fn, in);
     if (c->packed == FUSOR_BF16) emit_exponent_head(c, in[0], in[1], em_mul(e, in[2], in[3]));
+    else if (c->parts > 1) emit_cut(c, in[0], in[1], in[2]);
     else emit_sums_head(c, in[0], in[1], in[2]);
     contract_end(c, o);
 }

@@ -69,7 +69,7 @@ static void pad_step(contract *c, int operand, LLVMValueRef dst, LLVMValueRef k_
     for (int i = 0; i < c->v_lanes; i++) all[i] = word;
     LLVMValueRef filled = contract_word_of(c, em_add(e, k_count, em_i64s(e, c->group - 1)));
     em_loop l = em_for(e, em_mul(e, filled, em_i64s(e, rows)),
-                       em_mul(e, contract_in_words(c, k_count), em_i64s(e, rows)), em_i64s(e, c->v_lanes));
+                       em_mul(e, contract_packed_words(c, k_count), em_i64s(e, rows)), em_i64s(e, c->v_lanes));
     store_acc(c, LLVMConstVector(all, (unsigned)c->v_lanes), at_index(c, dst, l.i));
     em_end(e, &l);
 }
@@ -324,7 +324,7 @@ static void pack_rows_along_k(contract *c, LLVMValueRef dst, LLVMValueRef first,
                               LLVMValueRef k_first, LLVMValueRef k_count) {
     emit *e = c->e;
     const int step = ir_dots[c->dot].step, row_bytes = step * c->packed_bytes;
-    LLVMValueRef words = contract_in_words(c, k_count), whole = em_and(e, k_count, em_i64s(e, -c->lanes));
+    LLVMValueRef words = contract_packed_words(c, k_count), whole = em_and(e, k_count, em_i64s(e, -c->lanes));
     LLVMValueRef end = em_mul(e, words, em_i64s(e, c->group)), last = em_sub(e, rows, em_i64s(e, 1));
     LLVMValueRef padding = LLVMConstInt(c->t_packed, (unsigned)contract_padding(c, 0), 0);
     em_loop r = em_for(e, em_i64s(e, 0), em_i64s(e, c->mr), em_i64s(e, 1));

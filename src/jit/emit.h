@@ -198,6 +198,12 @@ LLVMValueRef em_dot(emit *e, const char *name, LLVMValueRef *in, unsigned n);
 LLVMValueRef em_lesser_magnitude(emit *e, LLVMValueRef least, LLVMValueRef magnitude);
 /* The exponent field of the least of them, as an i32: -1000 of a subnormal, 512 where all are 0. */
 void em_store_least_exponent(emit *e, LLVMValueRef least, LLVMValueRef to);
+/* A vector of f16, bits as i16: as two of bf16, the upper 8 significant bits and the others, which are NaN where the
+ * element is not finite. The larger of `most`, 0 at first, and of magnitudes of f16; and what is stored for the most of
+ * them, as above: -1000 where that is not finite, else 512. */
+void em_f16_cut(emit *e, LLVMValueRef bits, LLVMValueRef part[2]);
+LLVMValueRef em_f16_most(emit *e, LLVMValueRef most, LLVMValueRef bits);
+void em_store_is_finite(emit *e, LLVMValueRef most, LLVMValueRef to);
 /* i1: may the instruction multiply elements of the least exponents that are stored here? */
 LLVMValueRef em_bf16_is_exact(emit *e, LLVMValueRef at, LLVMValueRef other);
 /* lower_half.c; t is f16 or bf16, bits are i16. */

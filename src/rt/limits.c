@@ -343,7 +343,7 @@ static void raise_to(rt_limits *l, const rt_limits *to) {
 void rt_limits_beside(rt_limits *l, const char *dir, bool is_read_only, ir_dtype type, double flops_per_s, bool again) {
     const rt_limit_type own = peak_type(l, type);
     const bool is_own = own != RT_LIMIT_F32 || type == FUSOR_F32; /* others may be faster than f32 */
-    if (!l->is_known || !(flops_per_s > l->peak[own])) return;
+    if (!l->is_known || !(flops_per_s > rt_limits_peak(l, type))) return;
     (void)pthread_mutex_lock(&mutex);
     const rt_limits *have = find_known(l->n_threads);
     if (have->is_known && have->n_threads == l->n_threads) raise_to(l, have); /* by another thread meanwhile */
@@ -361,7 +361,11 @@ void rt_limits_beside(rt_limits *l, const char *dir, bool is_read_only, ir_dtype
     (void)pthread_mutex_unlock(&mutex);
 }
 
-double rt_limits_peak(const rt_limits *l, ir_dtype type) { return l->peak[peak_type(l, type)]; }
+/* Of f16 that are cut into two bf16 (ir/schedule.h), four products are one. */
+double rt_limits_peak(const rt_limits *l, ir_dtype type) {
+    const double own = l->peak[peak_type(l, type)];
+    return type == FUSOR_F16 ? fmax(own, l->peak[RT_LIMIT_BF16] / 4) : own;
+}
 
 rt_bound rt_limits_bound(const rt_limits *l, ir_dtype type, double bytes, double work, double ns) {
     if (!l->is_known || !(ns > 0)) return (rt_bound){"", 0, 0};

@@ -323,13 +323,13 @@ static int64_t tile_columns(const contraction *c) {
 }
 
 static void tune_parts(const contraction *c, int64_t *tune) {
-    enum { STEP = 16 };
-    const int64_t row = c->bytes * c->k->tile.nr, tile = row * c->k->tile.mr, l1 = rt_host_caches()->l1d_bytes;
+    const int64_t step = ir_dot_words(ir_kernel_contract_dot(c->k), 1), row = c->bytes * c->k->tile.nr,
+                  tile = row * c->k->tile.mr, l1 = rt_host_caches()->l1d_bytes;
     const int64_t mc = tune[IR_TUNE_CONTRACT_MC] / c->k->tile.mr, most = at_least_one(l1 * 2 / 3 / row);
     tune[IR_TUNE_CONTRACT_PART] = 0;
     tune[IR_TUNE_CONTRACT_GROUP] = 1;
     if (mc <= 1 || c->kc * row <= l1 * 3 / 4) return;
-    tune[IR_TUNE_CONTRACT_PART] = ir_round_up(ir_ceil_div(c->kc, ir_ceil_div(c->kc, most)), STEP);
+    tune[IR_TUNE_CONTRACT_PART] = ir_round_up(ir_ceil_div(c->kc, ir_ceil_div(c->kc, most)), step);
     tune[IR_TUNE_CONTRACT_GROUP] = at_least_one(rt_host_caches()->l2_bytes / 8 / (mc * tile));
 }
 

@@ -12,13 +12,17 @@
 #include <unistd.h>
 
 #define LAUNCH    NULL
-#define N_TARGETS 1
+#define N_TARGETS 2
+/* All features; of f16, once more without products of those: they are cut into two bf16. */
 static bool choose_target(int i, uint32_t levels, const char *text, ir_target *out) {
-    (void)i, (void)levels, (void)text;
+    (void)levels;
     if (rt_host_level() < IR_LEVEL_V4 || !amx_can_emulate()) return false;
     amx_emulate();
     rt_host_assume(amx_features());
     *out = (ir_target){IR_LEVEL_V4, rt_host_extras(IR_LEVEL_V4)};
+    if (i == 0) return true;
+    if (!(out->features & IR_FEATURE_AMXFP16) || !strstr(text, ": f16[")) return false;
+    out->features &= ~IR_FEATURE_AMXFP16;
     return true;
 }
 static bool is_contraction(const char *text) {
@@ -77,6 +81,51 @@ Test(tiles, shapes, .timeout = 600) {
                       ALL_LEVELS);
             }
         }
+    rt_cache_close(cache);
+}
+
+/* f16 that are cut: whole numbers of 11 bits whose sums are exact; infinities, NaN, the largest and least numbers and
+ * zeros, packed, turned and made by a program; of an element without such the bits are those of an operand without. */
+Test(tiles, f16_in_parts, .timeout = 600) {
+    static const char *const exact[] = {
+        "func @f(%a: f16[A, B], %b: f16[B, C]) -> f32[A, C] { %u = mul(%a, 2047) %x = round(%u) %v = mul(%b, 3) "
+        "%y = round(%v) %r = matmul(%x, %y, dtype=f32) return %r }",
+        "func @f(%a: f16[B, A], %b: f16[C, B]) -> f32[A, C] { %u = mul(%a, 7) %x = round(%u) %v = mul(%b, 2047) "
+        "%y = round(%v) %r = matmul(%x, %y, transpose_a=true, transpose_b=true, dtype=f32) return %r }",
+        "func @f(%a: f16[A, B], %b: f16[B, C]) -> f32[A, C] { %u = mul(%a, 3) %v = round(%u) %x = mul(%v, "
+        "5.9604645e-8) "
+        "%y = sign(%b) %z = mul(%y, 65504) %r = matmul(%x, %z, dtype=f32) return %r }",
+    };
+    static const char *const special[] = {
+        "func @f(%a: f16[A, B], %b: f16[B, C]) -> f32[A, C] { %r = matmul(%a, %b, dtype=f32) return %r }",
+        "func @f(%a: f16[B, A], %b: f16[C, B]) -> f16[A, C] { %r = matmul(%a, %b, transpose_a=true, transpose_b=true) "
+        "return %r }",
+        "func @f(%a: f16[A, B], %b: f16[B, C]) -> (bool[A, C], bool[A, C]) { %c = neg(%a) "
+        "%r = matmul(%c, %b, dtype=f32) %i = isinf(%r) %n = isnan(%r) return %i, %n }",
+    };
+    static const char *const few[] = {
+        "func @f(%a: f16[A, B], %b: f16[B, C]) -> (bool[A, C], bool[A, C]) { %s = sub(%a, 0.998) %t = relu(%s) "
+        "%u = mul(%t, 65504) %v = mul(%u, 65504) %x = add(%a, %v) %r = matmul(%x, %b, dtype=f32) "
+        "%q = matmul(%a, %b, dtype=f32) %i = isinf(%r) %f = isfinite(%r) %d = not(%f) %e = eq(%r, %q) %o = or(%d, %e) "
+        "return %i, %o }",
+        "func @f(%a: f16[A, B], %b: f16[C, B]) -> (bool[A, C], bool[A, C]) { %s = sub(%b, 0.998) %t = relu(%s) "
+        "%u = mul(%t, 65504) %v = mul(%u, 65504) %x = sub(%b, %v) %r = matmul(%a, %x, transpose_b=true, dtype=f32) "
+        "%q = matmul(%a, %b, transpose_b=true, dtype=f32) %i = isinf(%r) %f = isfinite(%r) %d = not(%f) %e = eq(%r, "
+        "%q) "
+        "%o = or(%d, %e) return %i, %o }",
+    };
+    static const int64_t sizes[][3] = {{64, 64, 64}, {33, 100, 70}, {100, 1200, 40}, {32, 32, 32}, {17, 31, 200}};
+    ir_target target;
+    if (!choose_target(0, 0, "", &target)) cr_skip_test("no AVX-512");
+    if (!begin()) return;
+    for (int i = 0; i < 15; i++) {
+        const int64_t *s = sizes[i / 3], size[4] = {s[0], s[1], s[2], 1};
+        const int *threads = i % 2 ? one_thread : many_threads;
+        check(exact[i % 3], (domain){-1, 1, SPECIAL_NONE, true}, size, threads, i == 7, ALL_LEVELS);
+        check(special[i % 3], (domain){-1, 1, SPECIAL_SOME, i % 3 == 2}, size, threads, i == 8, ALL_LEVELS);
+        check(few[i % 2], (domain){-1, 1, SPECIAL_NONE, true}, size, threads, i == 9, ALL_LEVELS);
+        check(special[i % 3], (domain){-65504, 65504, SPECIAL_HUGE, i % 3 == 2}, size, threads, i == 8, ALL_LEVELS);
+    }
     rt_cache_close(cache);
 }
 

@@ -302,19 +302,35 @@ static float float_at(const problem *p, const guarded *mem, int operand, int64_t
     return p->in == FUSOR_F16 ? of_f16(to_f16(x * of_f16(scale))) : of_bf16(to_bf16(x * of_bf16(scale)));
 }
 
-/* The order of tiles: two sums of every other product of a step, added, and added to what is before. */
+static float high_part(float x) {
+    uint32_t word;
+    memcpy(&word, &x, 4);
+    word &= 0xffff0000;
+    memcpy(&x, &word, 4);
+    return x;
+}
+
+/* The order of tiles: two sums of every other product of a step, added, and added to what is before; of elements that
+ * are cut, four times, of their parts. */
 static double element_of_tiles(const problem *p, const layout *l, const guarded *mem, int64_t kb, const shape *s,
-                               int64_t a, int64_t b, int64_t row) {
+                               int64_t a, int64_t b, int64_t row, bool is_cut) {
     enum { STEP = 32 };
+    static const bool is_low[4][2] = {{false, false}, {false, true}, {true, true}, {true, false}};
     float total = 0;
     for (int64_t k0 = 0; k0 < s->k; k0 += kb) {
         float sum = 0;
         for (int64_t step = k0; step < s->k && step < k0 + kb; step += STEP) {
-            float part[2] = {0, 0};
-            for (int64_t k = step; k < s->k && k < step + STEP; k++)
-                part[k & 1] = fmaf(float_at(p, mem, A, a + k * l->stride[A][4], row),
-                                   float_at(p, mem, B, b + k * l->stride[B][4], row), part[k & 1]);
-            sum += part[0] + part[1];
+            for (int q = 0; q < (is_cut ? 4 : 1); q++) {
+                float part[2] = {0, 0};
+                for (int64_t k = step; k < s->k && k < step + STEP; k++) {
+                    float x[2] = {float_at(p, mem, A, a + k * l->stride[A][4], row),
+                                  float_at(p, mem, B, b + k * l->stride[B][4], row)};
+                    for (int i = 0; i < 2 && is_cut; i++)
+                        x[i] = is_low[q][i] ? x[i] - high_part(x[i]) : high_part(x[i]);
+                    part[k & 1] = fmaf(x[0], x[1], part[k & 1]);
+                }
+                sum += part[0] + part[1];
+            }
         }
         total = k0 ? total + sum : sum;
     }
@@ -331,7 +347,7 @@ static double element(const problem *p, const layout *l, const guarded *mem, int
     }
     *sum_int = 0;
     ir_dot dot = ir_contract_dot((ir_target){(ir_level)p->level, p->features}, p->in, p->in_b, FUSOR_F32);
-    if (ir_dot_is_tile(dot)) return element_of_tiles(p, l, mem, kb, s, a, b, at[2]);
+    if (ir_dot_is_tile(dot)) return element_of_tiles(p, l, mem, kb, s, a, b, at[2], dot == IR_DOT_TILE_CUT);
     bool fma_level = p->level >= IR_LEVEL_V3, is_double = p->in == FUSOR_F64;
     double total = 0;
     uint64_t whole = 0;
@@ -580,6 +596,7 @@ static void check_dots(ir_dtype a, ir_dtype b, int n_values, int count) {
                                         {IR_LEVEL_V4, 0},
                                         {IR_LEVEL_V4, IR_FEATURE_VNNI},
                                         {IR_LEVEL_V4, IR_FEATURE_BF16},
+                                        {IR_LEVEL_V4, IR_FEATURE_AMXBF16},
                                         {IR_LEVEL_V4, TILES}};
     for (size_t t = 0; t < sizeof targets / sizeof *targets; t++) {
         ir_dtype acc = ir_contract_acc(a, b, FUSOR_F32);
@@ -1072,23 +1089,29 @@ Test(convolution, columns_of_one_row_are_loaded_without_masks, .init = text_star
     free(r.data);
 }
 
-/* The loops over steps of the largest tile, of which one reads operand 0 past L1: four loads for four products, and no
- * vector instruction. */
+/* The loops over steps of the largest tile, of which one reads operand 0 past L1: four loads for four products, or
+ * ten for sixteen of f16 that are cut, and no vector instruction. */
 Test(contract, a_step_of_tiles_is_four_products) {
     static const struct {
         ir_dtype a, b;
         const char *product;
-    } cases[] = {{FUSOR_BF16, FUSOR_BF16, "\ttdpbf16ps"}, {FUSOR_F16, FUSOR_F16, "\ttdpfp16ps"},
-                 {FUSOR_I8, FUSOR_I8, "\ttdpbssd"},       {FUSOR_I8, FUSOR_U8, "\ttdpbsud"},
-                 {FUSOR_U8, FUSOR_I8, "\ttdpbusd"},       {FUSOR_U8, FUSOR_U8, "\ttdpbuud"}};
+        ir_features features;
+        int products, loads, past;
+    } cases[] = {{FUSOR_BF16, FUSOR_BF16, "\ttdpbf16ps", TILES, 4, 4, 2},
+                 {FUSOR_F16, FUSOR_F16, "\ttdpfp16ps", TILES, 4, 4, 2},
+                 {FUSOR_F16, FUSOR_F16, "\ttdpbf16ps", IR_FEATURE_AMXBF16, 16, 10, 4},
+                 {FUSOR_I8, FUSOR_I8, "\ttdpbssd", TILES, 4, 4, 2},
+                 {FUSOR_I8, FUSOR_U8, "\ttdpbsud", TILES, 4, 4, 2},
+                 {FUSOR_U8, FUSOR_I8, "\ttdpbusd", TILES, 4, 4, 2},
+                 {FUSOR_U8, FUSOR_U8, "\ttdpbuud", TILES, 4, 4, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         problem p = plain(IR_LEVEL_V4, cases[i].a, BIAS_RELU);
         p.in_b = cases[i].b;
         p.out = ir_contract_acc(p.in, p.in_b, FUSOR_F32);
-        p.features = TILES;
+        p.features = cases[i].features;
         ir_kernel k = describe(&p);
         fusor_codegen_result r = generate(&k, FUSOR_CODEGEN_ASM);
-        int loads = 0, past = 0, products = 0, vectors = 0, loops[2] = {0};
+        int loads = 0, past = 0, products = 0, stores = 0, vectors = 0, loops[2] = {0};
         char *line = strstr(r.data, "\nkernel.tile:");
         cr_assert(line);
         for (line++; *line && strncmp(line, ".Lfunc_end", 10); line = strchr(line, '\n') + 1) {
@@ -1097,17 +1120,18 @@ Test(contract, a_step_of_tiles_is_four_products) {
             loads += strncmp(text, "\ttileloadd", 10) == 0;
             past += strncmp(text, "\ttileloaddt1", 12) == 0;
             products += strncmp(text, cases[i].product, strlen(cases[i].product)) == 0;
+            stores += strncmp(text, "\ttilestored", 11) == 0;
             vectors += strstr(text, "%zmm") || strstr(text, "%ymm") || strstr(text, "%xmm");
             if (text[0] != '.' && strncmp(text, "\tj", 2) != 0) continue;
-            if (products == 4) { /* to the end of the loop */
-                cr_assert_eq(loads, 4, "%s: %d loads", cases[i].product, loads);
+            if (products == cases[i].products && !stores) { /* to the end of the loop */
+                cr_assert_eq(loads, cases[i].loads, "%s: %d loads", cases[i].product, loads);
                 cr_assert_eq(vectors, 0, "%s: %d vector instructions", cases[i].product, vectors);
-                cr_assert(past == 0 || past == 2);
+                cr_assert(past == 0 || past == cases[i].past);
                 loops[past > 0]++;
             }
-            loads = past = products = vectors = 0;
+            loads = past = products = stores = vectors = 0;
         }
-        cr_assert(loops[0] == 1 && loops[1] == 1, "%s: %d and %d loops of four products", cases[i].product, loops[0],
+        cr_assert(loops[0] == 1 && loops[1] == 1, "%s: %d and %d loops of a step", cases[i].product, loops[0],
                   loops[1]);
         free(r.data);
     }
