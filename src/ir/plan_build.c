@@ -2,6 +2,7 @@
 /* plan_build.c: one cluster becomes one step: its space, its scalar program (plan_value.c), what it stores, its dims
  * (plan_dims.c). */
 #include "base/small.h"
+#include "ir/arith.h"
 #include "ir/gpu.h"
 #include "ir/plan_builder.h"
 
@@ -206,7 +207,12 @@ static fusor_status build_kernel(planner *p, int c) {
             ir_size_is_const(p->g->sizes, b.dim[b.space - 1], &size[2]);
             ir_size_is_const(p->g->sizes, cl->dim[cl->rank - 1], &columns);
             if (x->rank > 1) ir_size_is_const(p->g->sizes, cl->dim[cl->rank - 2], &rows);
-            size[0] = x->rank > 1 ? rows : 1, size[1] = columns;
+            size[0] = 1, size[1] = columns;
+            for (int d = cl->rank - 2; d >= 0 && x->rank > 1; d--) { /* batches that share operand 1 are rows */
+                int64_t v = -1;
+                if (d < cl->rank - 2 && ir_at(p->g, n->in[1])->rank > 2) break;
+                size[0] = ir_size_is_const(p->g->sizes, cl->dim[d], &v) && size[0] >= 0 ? ir_times(size[0], v) : -1;
+            }
         } else plan_einsum_sizes(&b, n, size);
         const bool pays = ir_dot_pays(dot, size[0], size[1], size[2]);
         if (!pays) dot = IR_DOT_NONE;

@@ -326,15 +326,18 @@ static void slow_words(emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef l, 
     }
 }
 
-/* The sums, and a step's products. */
-static void slow_products(emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef sum[2]) {
+/* The sums, and a step's products; scale: NULL, or what elements of operand 1 are multiplied by. */
+static void slow_products(emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef scale, LLVMValueRef sum[2]) {
     LLVMValueRef part[2][2], word[3];
     em_loop l = em_for(e, em_i64s(e, 0), em_i64s(e, AMX_SIDE), em_i64s(e, 1));
     for (int j = 0; j < 4; j++) part[j / 2][j % 2] = em_loop_phi(e, &l, LLVMConstNull(LLVMTypeOf(sum[0])));
     slow_words(e, a, b, l.i, word);
     for (int j = 0; j < 2; j++)
-        for (int h = 0; h < 2; h++)
-            em_loop_next(e, part[j][h], em_mad(e, elements(e, word[0], h), elements(e, word[1 + j], h), part[j][h]));
+        for (int h = 0; h < 2; h++) {
+            LLVMValueRef y = elements(e, word[1 + j], h);
+            if (scale) y = em_fmul(e, y, scale);
+            em_loop_next(e, part[j][h], em_mad(e, elements(e, word[0], h), y, part[j][h]));
+        }
     em_end(e, &l);
     for (int j = 0; j < 2; j++) sum[j] = em_fadd(e, sum[j], em_fadd(e, part[j][0], part[j][1]));
 }
@@ -364,7 +367,9 @@ static void slow_whole_products(emit *e, const LLVMValueRef a[2], const LLVMValu
  * of ours. Of elements that are cut: what is not finite has an element in it that is not, as sums of products of finite
  * f16 are far from overflow; it is the sum of products of whole elements instead. */
 void amx_multiply_bf16_slowly(emit *e, const amx_product *p) {
-    LLVMValueRef one = em_i64s(e, 1), sum[2], whole[2];
+    LLVMValueRef one = em_i64s(e, 1), sum[2], whole[2], scale = NULL;
+    e->lanes = AMX_SIDE;
+    if (p->scale) scale = em_splat(e, p->scale);
     em_loop r = em_for(e, em_i64s(e, 0), p->rows, one);
     LLVMValueRef row = behind(e, p->a, em_mul(e, r.i, p->a_row)), begin[2];
     for (int j = 0; j < 2; j++) begin[j] = slow_begin(e, p, r.i, j);
@@ -374,13 +379,13 @@ void amx_multiply_bf16_slowly(emit *e, const amx_product *p) {
     for (int j = 0; j < 2; j++) sum[j] = before[j], whole[j] = before[2 + j];
     LLVMValueRef a[2] = {slow_step(e, p, row, step.i)},
                  b[2] = {behind(e, p->b, em_mul(e, step.i, em_i64s(e, AMX_LINE_BYTES)))};
-    slow_products(e, a[0], b[0], sum);
+    slow_products(e, a[0], b[0], scale, sum);
     if (p->is_cut) {
         a[1] = low_a(e, a[0]);
         b[1] = low_b(e, b[0]);
-        slow_products(e, a[0], b[1], sum);
-        slow_products(e, a[1], b[1], sum);
-        slow_products(e, a[1], b[0], sum);
+        slow_products(e, a[0], b[1], NULL, sum);
+        slow_products(e, a[1], b[1], NULL, sum);
+        slow_products(e, a[1], b[0], NULL, sum);
         slow_whole_products(e, a, b, whole);
     }
     for (int j = 0; j < 2; j++) em_loop_next(e, before[j], sum[j]);

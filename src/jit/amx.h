@@ -28,11 +28,12 @@ typedef struct amx_product {
     bool is_cut;
     void (*beside)(emit *e, void *user); /* NULL, or what each step has beside its products: it may call functions */
     void *user;
-    LLVMValueRef words;    /* along k, a multiple of AMX_SIDE */
+    LLVMValueRef words;    /* along k, a multiple of AMX_SIDE, of twice that where elements are cut */
     LLVMValueRef to;       /* sums [rows][AMX_COLUMNS] */
     LLVMValueRef to_row;   /* bytes from one of those rows to the next; NULL: AMX_LINE_BYTES */
     LLVMValueRef is_begin; /* i1: sums begin at 0, else at those `from`, [rows][AMX_COLUMNS]; NULL: at 0 */
     LLVMValueRef from;
+    LLVMValueRef scale; /* amx_multiply_bf16_slowly: what elements of operand 1 are multiplied by; NULL: 1 */
 } amx_product;
 /* Tiles for p->rows rows (none count as one). What the registers held is lost. */
 void amx_configure(emit *e, const amx_product *p);

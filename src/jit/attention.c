@@ -458,11 +458,14 @@ static void scores_of_words(attention *a, const run *r, const panel *p, LLVMValu
     em_endif(e, &b);
 }
 
-/* Queries are words, which are not scaled: far scales multiply the scores. */
+/* Far scales multiply queries of bf16 as they are multiplied, by fma, as everywhere; the scores of f16, which are small. */
 static void scores_by_tiles(attention *a, const run *r, LLVMValueRef *tiles) {
     emit *e = a->e;
-    attention_call(a, SCORES, tiles, 7);
-    if (!r->is_far) return;
+    const bool of_queries = r->is_far && a->dot == IR_DOT_TILE_BF16;
+    tiles[7] = LLVMConstReal(a->t_acc, 1);
+    if (of_queries) tiles[7] = LLVMBuildSelect(e->b, r->is_far, r->scale, tiles[7], "");
+    attention_call(a, SCORES, tiles, 8);
+    if (!r->is_far || of_queries) return;
     em_branch far = em_if(e, r->is_far);
     scale_all(a, r, r->scores, em_mul(e, tiles[1], num(a, a->nr)));
     em_endif(e, &far);
@@ -585,7 +588,7 @@ static void panel_block(attention *a, const run *r, const panel *p, LLVMValueRef
                              r->scores,
                              a->has_largest ? r->factors : none,
                              a->has_largest ? p->largest : none};
-    LLVMValueRef tiles[7] = {k, n, p->queries, r->k_row, r->scores, r->least, p->least};
+    LLVMValueRef tiles[8] = {k, n, p->queries, r->k_row, r->scores, r->least, p->least};
     if (a->is_tile) scores_by_tiles(a, r, tiles);
     else if (a->dot) scores_of_words(a, r, p, dots);
     else call_of_panel(a, p, PRODUCTS, dots, 9);

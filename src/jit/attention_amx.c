@@ -11,13 +11,13 @@
 #include "jit/attention.h"
 #include <string.h>
 
-/* (keys, rows, queries, words, dst, least of keys, of queries): dst[i][nr] = keys[i] x queries, as ir/schedule.h has it
- * for the dot. Up to 31 rows more are read and written, of whatever is in scratch. */
+/* (keys, rows, queries, words, dst, least of keys, of queries, scale): dst[i][nr] = keys[i] x queries, as ir/schedule.h
+ * has it for the dot; of bf16, with a scale that is not 1, of queries multiplied by it. Up to 31 rows more are read and written, of whatever is in scratch. */
 static void emit_scores(attention *a) {
     emit *e = a->e;
-    LLVMTypeRef parameter[7] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_ptr};
-    attention_outer *o = attention_begin(a, SCORES, "scores", parameter, 7, false, true);
-    LLVMValueRef in[7];
+    LLVMTypeRef parameter[8] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_ptr, a->t_acc};
+    attention_outer *o = attention_begin(a, SCORES, "scores", parameter, 8, false, true);
+    LLVMValueRef in[8];
     LLVMGetParams(e->fn, in);
     const int64_t head = a->k->dim[a->at.k].size;
     const int step = ir_dots[a->dot].step;
@@ -27,8 +27,10 @@ static void emit_scores(attention *a) {
                      .a_step = attention_num(a, AMX_ROW_BYTES),
                      .a_stays = LLVMConstInt(e->t_i1, 1, 0),
                      .b = in[2],
-                     .words = in[3]};
-    LLVMValueRef is_exact = em_bf16_is_exact(e, in[5], in[6]);
+                     .words = in[3],
+                     .scale = in[7]};
+    LLVMValueRef is_exact = em_bf16_is_exact(e, in[5], in[6]), one = LLVMConstReal(a->t_acc, 1);
+    is_exact = em_and(e, is_exact, em_fcmp(e, LLVMRealOEQ, in[7], one));
     em_loop l = em_for(e, attention_num(a, 0), in[1], attention_num(a, AMX_COLUMNS));
     p.rows = em_min(e, em_sub(e, in[1], l.i), attention_num(a, AMX_COLUMNS));
     p.is_high = em_icmp(e, LLVMIntSGT, p.rows, attention_num(a, AMX_SIDE));

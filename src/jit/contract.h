@@ -31,7 +31,7 @@ typedef struct contract {
     int group, heads[2], parts;                 /* ir_dots[dot] */
     bool is_tile;                               /* ir_dot_is_tile */
     bool copies_a;   /* panels of operand 0 are [row][k]: rows of memory, with their words made ready; tiles:
-                        [step][row][k of a step] */
+                        [step][part][row][k of a step] */
     ir_dtype packed; /* type of an element in a word: acc, but with a dot */
     int packed_bytes;
     int acc_bytes, lanes; /* lanes: of the level; programs are evaluated this wide */

@@ -128,6 +128,9 @@ static void pack_rows(contract *c, int operand, LLVMValueRef dst, LLVMValueRef f
             contract_point at = point(c, operand, em_add(e, first, em_i64s(e, j * c->lanes)), k,
                                       operand ? c->dim_n : c->dim_m, mask[j]);
             part[g] = operand_value(c, operand, &at);
+            /* what the program makes of no element is not to be what the head tells */
+            if (mask[j] && c->is_tile && c->heads[operand])
+                part[g] = em_select(e, mask[j], part[g], LLVMConstNull(LLVMTypeOf(part[g])));
         }
         value[j] = c->group == 1 ? part[0] : contract_words(c, operand, part);
     }

@@ -164,6 +164,11 @@ Test(tiles, attention, .timeout = 600) {
                  scales[i], i % 2 ? ", causal=true" : "");
         check(text, (domain){-1, 1, SPECIAL_NONE, false}, (int64_t[4]){70, 97, 33, 20}, one_thread, false, ALL_LEVELS);
     }
+    /* products of queries and keys that overflow before such a scale, which multiplies the queries */
+    check(
+        "func @f(%q: bf16[A, C], %k: bf16[B, C], %v: bf16[B, D]) -> bf16[A, D] { %x = mul(%k, 1e19) %y = mul(%q, 1e18) "
+        "%r = attention(%y, %x, %v, scale=1e-37) return %r }",
+        (domain){-3, 3, SPECIAL_NONE, false}, (int64_t[4]){77, 331, 33, 20}, one_thread, false, ALL_LEVELS);
     /* infinite values: not what a part of a weight that is 0 would make of them */
     check("func @f(%q: bf16[A, C], %k: bf16[B, C], %v: bf16[B, D]) -> bool[A, D] { %w = mul(%v, 1e38) "
           "%x = mul(%w, 1e38) %r = attention(%q, %k, %x) %s = isinf(%r) return %s }",

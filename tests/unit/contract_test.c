@@ -1195,3 +1195,25 @@ Test(contract, bad_descriptions_are_refused) {
         fu_arena_free(&a);
     }
 }
+
+/* Rows of batches that share operand 1 count: f16 that are cut want 16 of them. */
+Test(contract, rows_of_batches_are_rows_of_a_product) {
+    static const struct {
+        const char *a, *b;
+        bool is_cut;
+    } products[] = {{"64, 8, 1024", "1024, 1024", true},
+                    {"512, 1024", "1024, 1024", true},
+                    {"64, 8, 1024", "64, 1024, 1024", false},
+                    {"1, 8, 1024", "1024, 1024", false}};
+    for (int i = 0; i < 4; i++) {
+        char text[200];
+        snprintf(text, sizeof text,
+                 "func @f(%%a: f16[%s], %%b: f16[%s]) -> f16[%s] { %%r = matmul(%%a, %%b) return %%r }", products[i].a,
+                 products[i].b, products[i].a);
+        text_start();
+        const ir_plan *p = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V4, .features = IR_FEATURE_AMXBF16});
+        const ir_kernel *k = p->steps.at[p->steps.n - 1].kernel;
+        cr_expect_eq(ir_kernel_contract_dot(k), products[i].is_cut ? IR_DOT_TILE_CUT : IR_DOT_NONE, "%s", text);
+        text_stop();
+    }
+}

@@ -177,7 +177,7 @@ Test(profile, bad_limits_are_measured_again) {
     const rt_limits known = rt_limits_get("", 1, true, false);
     cr_assert(known.is_doubted);
     l = bad; /* once: now what the process knows */
-    rt_limits_beside(&l, "", true, FUSOR_F16, 2 * bad.peak[RT_LIMIT_F32], false);
+    rt_limits_beside(&l, "", true, FUSOR_F16, 2 * rt_limits_peak(&bad, FUSOR_F16), false);
     for (int i = 0; i < RT_LIMIT_TYPES; i++) cr_expect_eq(l.peak[i], known.peak[i]);
 }
 
