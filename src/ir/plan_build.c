@@ -176,6 +176,20 @@ static void choose_tile(const planner *p, ir_kernel *k, const ir_step *st) {
     k->only_tile = ir_gpu_only_tile(k, size);
 }
 
+/* As plan_einsum_sizes. Batches that share operand 1 are rows. */
+static void matmul_sizes(const builder *b, const ir_node *n, int64_t size[3]) {
+    const cluster *cl = &b->p->clusters.at[b->c];
+    const ir_sizes *sizes = b->p->g->sizes;
+    const int m_end = cl->rank - 1, m = ir_at(b->p->g, n->in[1])->rank > 2 ? m_end - 1 : 0;
+    for (int i = 0; i < 3; i++) size[i] = i ? -1 : 1;
+    for (int d = m; d < m_end && ir_at(b->p->g, n->in[0])->rank > 1; d++) {
+        int64_t v = -1;
+        size[0] = ir_size_is_const(sizes, cl->dim[d], &v) && size[0] >= 0 ? ir_times(size[0], v) : -1;
+    }
+    ir_size_is_const(sizes, cl->dim[m_end], &size[1]);
+    ir_size_is_const(sizes, b->dim[b->space - 1], &size[2]);
+}
+
 static fusor_status build_kernel(planner *p, int c) {
     cluster *cl = &p->clusters.at[c];
     builder b = {.p = p, .c = c, .tail = cl->tail, .k = FU_NEW(p->arena, ir_kernel), .space = cl->rank};
@@ -202,17 +216,11 @@ static fusor_status build_kernel(planner *p, int c) {
         ir_target target = {p->options->level, p->options->features};
         ir_dtype y = ir_at(p->g, n->in[1])->dtype, acc = ir_contract_acc(x->dtype, y, n->dtype);
         ir_dot dot = ir_contract_dot(target, x->dtype, y, acc);
-        int64_t rows = -1, columns = -1, size[3] = {-1, -1, -1}; /* m, n, k */
+        int64_t rows = -1, columns = -1, size[3];
         if (n->op == IR_OP_MATMUL) {
-            ir_size_is_const(p->g->sizes, b.dim[b.space - 1], &size[2]);
             ir_size_is_const(p->g->sizes, cl->dim[cl->rank - 1], &columns);
             if (x->rank > 1) ir_size_is_const(p->g->sizes, cl->dim[cl->rank - 2], &rows);
-            size[0] = 1, size[1] = columns;
-            for (int d = cl->rank - 2; d >= 0 && x->rank > 1; d--) { /* batches that share operand 1 are rows */
-                int64_t v = -1;
-                if (d < cl->rank - 2 && ir_at(p->g, n->in[1])->rank > 2) break;
-                size[0] = ir_size_is_const(p->g->sizes, cl->dim[d], &v) && size[0] >= 0 ? ir_times(size[0], v) : -1;
-            }
+            matmul_sizes(&b, n, size);
         } else plan_einsum_sizes(&b, n, size);
         const bool pays = ir_dot_pays(dot, size[0], size[1], size[2]);
         if (!pays) dot = IR_DOT_NONE;

@@ -140,18 +140,24 @@ static void make_beside(emit *e, const amx_product *p, const place *at, int aske
     if (p->beside) p->beside(e, p->user);
 }
 
-/* Of a step whose elements are cut, products `begin` to `end` of its four, and half of what it has beside them. Ten
- * loads for sixteen products of tiles: of high parts, of the low part of operand 1, of that of operand 0, and of the
- * high part of operand 1 once more, which is in L1. */
-static void cut_products(emit *e, const amx_product *p, const place *at, int begin, int end, int high, int wide,
-                         bool a_stays) {
-    static const bool is_low[4][2] = {{false, false}, {false, true}, {true, true}, {true, false}};
-    LLVMValueRef line = em_i64s(e, AMX_LINE_BYTES), half = em_i64s(e, AMX_ROW_BYTES);
+/* Which part of operand 0 and of operand 1 product q of a step takes, where elements are cut: ten loads for sixteen
+ * products of tiles, as the high part of operand 1, which is in L1, is loaded once more. */
+static bool is_low(const amx_product *p, int q, int operand) {
+    static const bool low[4][2] = {{false, false}, {false, true}, {true, true}, {true, false}};
+    return p->is_cut && low[q][operand];
+}
+
+/* Products `begin` to `end` of a step, and what it has beside them (of elements that are cut: half of it). */
+static void make_products(emit *e, const amx_product *p, const place *at, int begin, int end, int high, int wide,
+                          bool a_stays) {
+    LLVMValueRef line = em_i64s(e, b_row(p)), half = em_i64s(e, AMX_ROW_BYTES);
     LLVMValueRef lower = em_mul(e, p->a_row, em_i64s(e, AMX_SIDE));
     int asked = 0;
     for (int q = begin; q < end; q++) {
-        const bool loads_a = !q || is_low[q][0] != is_low[q - 1][0], loads_b = !q || is_low[q][1] != is_low[q - 1][1];
-        LLVMValueRef a = is_low[q][0] ? low_a(e, at->a) : at->a, b = is_low[q][1] ? low_b(e, at->b[0]) : at->b[0];
+        const bool loads_a = !q || is_low(p, q, 0) != is_low(p, q - 1, 0);
+        const bool loads_b = !q || !p->is_cut || is_low(p, q, 1) != is_low(p, q - 1, 1);
+        LLVMValueRef a = is_low(p, q, 0) ? low_a(e, at->a) : at->a, b = at->b[p->is_cut ? 0 : q];
+        if (is_low(p, q, 1)) b = low_b(e, b);
         for (int i = 0; i < high; i++) {
             if (loads_a) load(e, load_a(a_stays), TILE_A + i, i ? behind(e, a, lower) : a, p->a_row);
             for (int j = 0; j < wide; j++) {
@@ -170,30 +176,17 @@ static LLVMValueRef second_ahead(emit *e, const amx_product *p, const place *at)
 
 /* Steps of the first `words`; where the next is. */
 static place make_steps(emit *e, const amx_product *p, LLVMValueRef words, int high, int wide, bool a_stays) {
-    LLVMValueRef line = em_i64s(e, b_row(p)), half = em_i64s(e, AMX_ROW_BYTES);
-    LLVMValueRef lower = em_mul(e, p->a_row, em_i64s(e, AMX_SIDE));
     place first = first_place(p), at = first;
     em_loop l = em_for(e, em_i64s(e, 0), words, em_i64s(e, words_of_step(p)));
     at.a = em_loop_phi(e, &l, first.a);
     for (int q = 0; q < at.n; q++) at.b[q] = em_loop_phi(e, &l, first.b[q]);
     if (at.ahead) at.ahead = em_loop_phi(e, &l, first.ahead);
-    int asked = 0;
+    make_products(e, p, &at, 0, p->is_cut ? 2 : at.n, high, wide, a_stays);
     if (p->is_cut) {
         place second = at;
         second.ahead = second_ahead(e, p, &at);
-        cut_products(e, p, &at, 0, 2, high, wide, a_stays);
-        cut_products(e, p, &second, 2, 4, high, wide, a_stays);
+        make_products(e, p, &second, 2, 4, high, wide, a_stays);
     }
-    for (int q = 0; q < at.n && !p->is_cut; q++)
-        for (int i = 0; i < high; i++) {
-            if (!q) load(e, load_a(a_stays), TILE_A + i, i ? behind(e, at.a, lower) : at.a, p->a_row);
-            for (int j = 0; j < wide; j++) {
-                if (!i) load(e, "llvm.x86.tileloadd64", TILE_B + j, j ? behind(e, at.b[q], half) : at.b[q], line);
-                product(e, p, i, j, TILE_A + i, TILE_B + j);
-                if (at.ahead && asked < AMX_AHEAD) ask(e, at.ahead, asked++);
-            }
-        }
-    if (!p->is_cut) make_beside(e, p, &at, asked);
     const place next = next_place(e, p, &at);
     em_loop_next(e, at.a, next.a);
     for (int q = 0; q < at.n; q++) em_loop_next(e, at.b[q], next.b[q]);
@@ -237,7 +230,7 @@ static void multiply_from(emit *e, const amx_product *p, LLVMValueRef words, LLV
         b = em_if(e, is_long);
         place last = at;
         if (p->is_cut) {
-            cut_products(e, p, &at, 0, 2, high, wide, a_stays);
+            make_products(e, p, &at, 0, 2, high, wide, a_stays);
             last = (place){low_a(e, at.a), {low_b(e, at.b[0]), at.b[0]}, second_ahead(e, p, &at), 2};
         }
         finish_tiles(e, p, &last, a_stays);
@@ -285,19 +278,6 @@ void amx_multiply(emit *e, const amx_product *p) {
 }
 
 /* ---- by fma ---- */
-static LLVMValueRef splat(LLVMValueRef x) {
-    LLVMValueRef all[AMX_SIDE];
-    for (int i = 0; i < AMX_SIDE; i++) all[i] = x;
-    return LLVMConstVector(all, AMX_SIDE);
-}
-
-/* The upper or lower elements of words of bf16, as f32. */
-static LLVMValueRef elements(emit *e, LLVMValueRef words, bool is_upper) {
-    LLVMValueRef by = splat(LLVMConstInt(e->t_i32, is_upper ? 0xffff0000u : 16, 0));
-    words = is_upper ? LLVMBuildAnd(e->b, words, by, "") : LLVMBuildShl(e->b, words, by, "");
-    return LLVMBuildBitCast(e->b, words, LLVMVectorType(e->t_f32, AMX_SIDE), "");
-}
-
 /* Vector j of row r of the sums that a product begins with. */
 static LLVMValueRef slow_begin(emit *e, const amx_product *p, LLVMValueRef r, int j) {
     LLVMTypeRef type = LLVMVectorType(e->t_f32, AMX_SIDE);
@@ -334,9 +314,9 @@ static void slow_products(emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef 
     slow_words(e, a, b, l.i, word);
     for (int j = 0; j < 2; j++)
         for (int h = 0; h < 2; h++) {
-            LLVMValueRef y = elements(e, word[1 + j], h);
+            LLVMValueRef y = em_bf16_half(e, word[1 + j], h);
             if (scale) y = em_fmul(e, y, scale);
-            em_loop_next(e, part[j][h], em_mad(e, elements(e, word[0], h), y, part[j][h]));
+            em_loop_next(e, part[j][h], em_mad(e, em_bf16_half(e, word[0], h), y, part[j][h]));
         }
     em_end(e, &l);
     for (int j = 0; j < 2; j++) sum[j] = em_fadd(e, sum[j], em_fadd(e, part[j][0], part[j][1]));
@@ -344,8 +324,8 @@ static void slow_products(emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef 
 
 /* Elements that were cut, of words of their parts. */
 static LLVMValueRef slow_whole(emit *e, LLVMValueRef high, LLVMValueRef low, bool is_upper) {
-    high = elements(e, high, is_upper);
-    low = elements(e, low, is_upper);
+    high = em_bf16_half(e, high, is_upper);
+    low = em_bf16_half(e, low, is_upper);
     return em_select(e, em_fcmp(e, LLVMRealUNO, low, low), high, em_fadd(e, high, low));
 }
 

@@ -593,16 +593,16 @@ static void panel_block(attention *a, const run *r, const panel *p, LLVMValueRef
     else if (a->dot) scores_of_words(a, r, p, dots);
     else call_of_panel(a, p, PRODUCTS, dots, 9);
     LLVMValueRef away = em_sub(e, p->q0, first), no_scale = LLVMConstNull(a->t_acc);
-    LLVMValueRef in[ATTENTION_WEIGHTS_IN + 2 * ATTENTION_ASKED + 2] = {r->scores,
-                                                                       n,
-                                                                       p->largest,
-                                                                       p->sums,
-                                                                       r->factors,
-                                                                       r->later,
-                                                                       r->cap ? r->cap : no_scale,
-                                                                       panel_mask(a, r, p, first, n),
-                                                                       zero,
-                                                                       zero};
+    LLVMValueRef in[ATTENTION_WEIGHTS_IN + 2 * ATTENTION_ASKED + ATTENTION_SPLIT_IN] = {r->scores,
+                                                                                        n,
+                                                                                        p->largest,
+                                                                                        p->sums,
+                                                                                        r->factors,
+                                                                                        r->later,
+                                                                                        r->cap ? r->cap : no_scale,
+                                                                                        panel_mask(a, r, p, first, n),
+                                                                                        zero,
+                                                                                        zero};
     if (r->low) in[8] = em_add(e, away, r->low);
     if (r->high) in[9] = em_add(e, away, r->high);
     seen s = {begin, n, in[8], in[9], NULL};

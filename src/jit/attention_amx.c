@@ -9,10 +9,10 @@
 #include "ir/arith.h"
 #include "jit/amx.h"
 #include "jit/attention.h"
-#include <string.h>
 
 /* (keys, rows, queries, words, dst, least of keys, of queries, scale): dst[i][nr] = keys[i] x queries, as ir/schedule.h
- * has it for the dot; of bf16, with a scale that is not 1, of queries multiplied by it. Up to 31 rows more are read and written, of whatever is in scratch. */
+ * has it for the dot; of bf16, with a scale that is not 1, of queries multiplied by it. Up to 31 rows more are read and
+ * written, of whatever is in scratch. */
 static void emit_scores(attention *a) {
     emit *e = a->e;
     LLVMTypeRef parameter[8] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_ptr, a->t_acc};
@@ -69,10 +69,8 @@ void attention_split(attention *a, const LLVMValueRef x[2], LLVMValueRef word[AT
  * more. */
 void attention_store_exponent(attention *a, LLVMValueRef least, LLVMValueRef any, LLVMValueRef to) {
     emit *e = a->e;
-    const char *name = "llvm.vector.reduce.or";
-    LLVMTypeRef type = LLVMTypeOf(any), t = e->t_i32;
-    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID(name, strlen(name)), &type, 1);
-    LLVMValueRef all = LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, &any, 1, "");
+    LLVMTypeRef t = e->t_i32;
+    LLVMValueRef all = em_intrinsic(e, "llvm.vector.reduce.or", 1, &any);
     all = LLVMBuildAnd(e->b, all, LLVMConstInt(t, 0xc0000000u, 0), "");
     em_store_least_exponent(e, least, to);
     LLVMValueRef x = LLVMBuildLoad2(e->b, t, to, "");

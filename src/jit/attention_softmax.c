@@ -29,7 +29,7 @@ enum {
     ASKED = N_ROW,
     LEAST = ASKED + 2 * ATTENTION_ASKED, /* a->splits, with WORDS */
     WORDS,
-    MOST_IN
+    MOST_IN = LEAST + ATTENTION_SPLIT_IN
 };
 static int parameters(const attention *a) { return a->splits ? MOST_IN : LEAST; }
 
@@ -117,9 +117,9 @@ static attention_outer *begin(attention *a, attention_function f, const char *na
 
 /* ---- panels: (s, count, largest, sum, factor, scale, cap, mask, low, high, asked, step, asked, step[, least, words]).
  * s[count][nr] scores become weights (a->splits: the words of their parts, as many as `words`, and what
- * em_bf16_is_exact is told of them at `least`); largest, sum, factor [nr]. mask: [count][nr], or [count] where it does not vary along queries.
- * Key x of query i is within bounds where low + i <= x <= high + i. With each key the next line of what is asked for is
- * prefetched, `step` bytes on. ---- */
+ * em_bf16_is_exact is told of them at `least`); largest, sum, factor [nr]. mask: [count][nr], or [count] where it does
+ * not vary along queries. Key x of query i is within bounds where low + i <= x <= high + i. With each key the next line
+ * of what is asked for is prefetched, `step` bytes on. ---- */
 static LLVMValueRef panel_score(const scores *v, LLVMValueRef s, LLVMValueRef x, int chunk) {
     attention *a = v->a;
     emit *e = a->e;
@@ -152,98 +152,97 @@ static void finish_scores(const scores *v, LLVMValueRef *in, LLVMValueRef *large
     em_end(e, &l);
 }
 
-/* What scores [chunks] of key `row` / nr become, and the sums with them. */
+/* What scores become weights with, and what is known of those that have: their sums, the least one and all bits of them
+ * (a->splits), what is asked for next. */
+enum { ASKED_NOW, SUM_NOW = ASKED_NOW + ATTENTION_ASKED, LEAST_NOW = SUM_NOW + ATTENTION_CHUNKS, ANY_NOW, NOW };
 typedef struct weights {
-    LLVMValueRef minus[ATTENTION_CHUNKS], sum[ATTENTION_CHUNKS], scale;
+    attention *a;
+    LLVMValueRef *in, minus[ATTENTION_CHUNKS], scale, now[NOW]; /* NULL: not needed */
+    int chunks;
 } weights;
-static LLVMValueRef weight_at(attention *a, weights *w, LLVMValueRef s, LLVMValueRef at, int chunk) {
-    LLVMValueRef x = weight(a, em_fsub(a->e, attention_get(a, s, at), w->minus[chunk]), w->scale);
-    w->sum[chunk] = em_fadd(a->e, w->sum[chunk], x);
+
+static void ask_next(weights *w) {
+    for (int i = 0; i < ATTENTION_ASKED; i++) {
+        LLVMValueRef *at = &w->now[ASKED_NOW + i];
+        em_prefetch(w->a->e, *at, 2);
+        *at = em_gep(w->a->e, *at, w->a->e->t_i8, w->in[ASKED + 2 * i + 1]);
+    }
+}
+
+static LLVMValueRef weight_at(weights *w, LLVMValueRef at, int chunk) {
+    attention *a = w->a;
+    LLVMValueRef x = weight(a, em_fsub(a->e, attention_get(a, w->in[S], at), w->minus[chunk]), w->scale);
+    w->now[SUM_NOW + chunk] = em_fadd(a->e, w->now[SUM_NOW + chunk], x);
     return x;
 }
 
-static em_loop begin_weights(attention *a, LLVMValueRef *in, LLVMValueRef end, weights *w, int chunks) {
-    emit *e = a->e;
-    em_loop l = em_for(e, attention_num(a, 0), end, attention_num(a, 1));
-    for (int c = 0; c < chunks; c++) w->sum[c] = em_loop_phi(e, &l, em_const(e, a->acc, 0));
-    for (int i = ASKED; i < LEAST; i += 2) in[i] = em_loop_phi(e, &l, in[i]);
-    return l;
-}
-
-static void ask_next(attention *a, LLVMValueRef *asked, const LLVMValueRef *in) {
-    for (int i = ASKED; i < LEAST; i += 2) {
-        em_prefetch(a->e, asked[i], 2);
-        asked[i] = em_gep(a->e, asked[i], a->e->t_i8, in[i + 1]);
+/* Of a key, in place. */
+static void weights_of_key(weights *w, LLVMValueRef key) {
+    attention *a = w->a;
+    LLVMValueRef row = em_mul(a->e, key, attention_num(a, a->nr));
+    ask_next(w);
+    for (int c = 0; c < w->chunks; c++) {
+        LLVMValueRef at = em_add(a->e, row, attention_num(a, c * a->lanes));
+        attention_put(a, weight_at(w, at, c), w->in[S], at);
     }
 }
 
-/* first: what begin_weights left in `in` and in the sums. */
-static void end_weights(attention *a, em_loop *l, const LLVMValueRef *in, const LLVMValueRef *asked,
-                        const LLVMValueRef *first, const weights *w, int chunks) {
-    for (int c = 0; c < chunks; c++) em_loop_next(a->e, first[c], w->sum[c]);
-    for (int i = ASKED; i < LEAST; i += 2) em_loop_next(a->e, in[i], asked[i]);
-    em_end(a->e, l);
-}
-
-/* Key by key, in place. */
-static void make_weights(attention *a, LLVMValueRef *in, weights *w, int chunks) {
+/* Of two keys as words of parts, where their scores were. */
+static void parts_of_keys(weights *w, LLVMValueRef pair) {
+    attention *a = w->a;
     emit *e = a->e;
-    LLVMValueRef asked[MOST_IN], first[ATTENTION_CHUNKS];
-    em_loop l = begin_weights(a, in, in[COUNT], w, chunks);
-    memcpy(asked, in, sizeof asked);
-    memcpy(first, w->sum, sizeof first);
-    LLVMValueRef row = em_mul(e, l.i, attention_num(a, a->nr));
-    ask_next(a, asked, in);
-    for (int c = 0; c < chunks; c++) {
-        LLVMValueRef at = em_add(e, row, attention_num(a, c * a->lanes));
-        attention_put(a, weight_at(a, w, in[S], at, c), in[S], at);
-    }
-    end_weights(a, &l, in, asked, first, w, chunks);
-    memcpy(w->sum, first, sizeof first);
-}
-
-/* Two keys at a time become words of parts, where they were. Behind an odd number of keys is one that is not seen, behind
- * all of them words of 0. */
-static void make_parts(attention *a, LLVMValueRef *in, weights *w, int chunks) {
-    emit *e = a->e;
-    LLVMValueRef one = attention_num(a, 1), nr = attention_num(a, a->nr),
-                 two = attention_num(a, ATTENTION_PARTS * a->nr);
-    LLVMValueRef asked[MOST_IN], first[ATTENTION_CHUNKS], end = em_mul(e, in[COUNT], nr);
-    LLVMTypeRef t_words = em_vec(e, e->t_i32);
-    em_branch odd = em_if(e, em_icmp(e, LLVMIntNE, em_and(e, in[COUNT], one), attention_num(a, 0)));
-    for (int c = 0; c < chunks; c++)
-        attention_put(a, lowest(a), in[S], em_add(e, end, attention_num(a, c * a->lanes)));
-    em_endif(e, &odd);
-    LLVMValueRef pairs = LLVMBuildLShr(e->b, em_add(e, in[COUNT], one), one, "");
-    em_loop l = begin_weights(a, in, pairs, w, chunks);
-    LLVMValueRef least = em_loop_phi(e, &l, LLVMConstAllOnes(t_words)), all = least;
-    LLVMValueRef any = em_loop_phi(e, &l, LLVMConstNull(t_words)), bits = any;
-    memcpy(asked, in, sizeof asked);
-    memcpy(first, w->sum, sizeof first);
-    LLVMValueRef row = em_mul(e, l.i, two), word[ATTENTION_CHUNKS][ATTENTION_PARTS];
-    for (int c = 0; c < chunks; c++) {
+    LLVMValueRef row = em_mul(e, pair, attention_num(a, ATTENTION_PARTS * a->nr));
+    LLVMValueRef word[ATTENTION_CHUNKS][ATTENTION_PARTS];
+    for (int c = 0; c < w->chunks; c++) {
         LLVMValueRef x[2];
         for (int h = 0; h < 2; h++) {
-            if (!c) ask_next(a, asked, in);
-            x[h] = weight_at(a, w, in[S], em_add(e, row, attention_num(a, h * a->nr + c * a->lanes)), c);
-            all = em_lesser_magnitude(e, all, em_bits_of_f32(e, x[h]));
-            bits = em_or(e, bits, em_bits_of_f32(e, x[h]));
+            if (!c) ask_next(w);
+            x[h] = weight_at(w, em_add(e, row, attention_num(a, h * a->nr + c * a->lanes)), c);
+            w->now[LEAST_NOW] = em_lesser_magnitude(e, w->now[LEAST_NOW], em_bits_of_f32(e, x[h]));
+            w->now[ANY_NOW] = em_or(e, w->now[ANY_NOW], em_bits_of_f32(e, x[h]));
         }
         attention_split(a, x, word[c]);
     }
-    for (int c = 0; c < chunks; c++)
+    for (int c = 0; c < w->chunks; c++)
         for (int p = 0; p < ATTENTION_PARTS; p++) {
             LLVMValueRef to = em_add(e, row, attention_num(a, p * a->nr + c * a->lanes));
-            LLVMSetAlignment(LLVMBuildStore(e->b, word[c][p], attention_at(a, in[S], to)), 4);
+            LLVMSetAlignment(LLVMBuildStore(e->b, word[c][p], attention_at(a, w->in[S], to)), 4);
         }
-    em_loop_next(e, least, all);
-    em_loop_next(e, any, bits);
-    end_weights(a, &l, in, asked, first, w, chunks);
-    memcpy(w->sum, first, sizeof first);
-    em_loop z = em_for(e, em_mul(e, pairs, two), em_mul(e, in[WORDS], two), attention_num(a, a->lanes));
-    LLVMSetAlignment(LLVMBuildStore(e->b, LLVMConstNull(t_words), attention_at(a, in[S], z.i)), 4);
+}
+
+/* Of n keys, or pairs of them. */
+static void make_weights(weights *w, LLVMValueRef n, void (*make)(weights *w, LLVMValueRef i)) {
+    emit *e = w->a->e;
+    LLVMValueRef phi[NOW] = {0};
+    em_loop l = em_for(e, attention_num(w->a, 0), n, attention_num(w->a, 1));
+    for (int i = 0; i < NOW; i++)
+        if (w->now[i]) w->now[i] = phi[i] = em_loop_phi(e, &l, w->now[i]);
+    make(w, l.i);
+    for (int i = 0; i < NOW; i++)
+        if (phi[i]) em_loop_next(e, phi[i], w->now[i]);
+    em_end(e, &l);
+    memcpy(w->now, phi, sizeof phi);
+}
+
+/* Behind an odd number of keys is one that is not seen, behind all of them words of 0. */
+static void make_parts(weights *w) {
+    attention *a = w->a;
+    emit *e = a->e;
+    LLVMValueRef one = attention_num(a, 1), row = attention_num(a, ATTENTION_PARTS * a->nr), count = w->in[COUNT];
+    LLVMValueRef end = em_mul(e, count, attention_num(a, a->nr)), pairs;
+    LLVMTypeRef t_words = em_vec(e, e->t_i32);
+    em_branch odd = em_if(e, em_icmp(e, LLVMIntNE, em_and(e, count, one), attention_num(a, 0)));
+    for (int c = 0; c < w->chunks; c++)
+        attention_put(a, lowest(a), w->in[S], em_add(e, end, attention_num(a, c * a->lanes)));
+    em_endif(e, &odd);
+    w->now[LEAST_NOW] = LLVMConstAllOnes(t_words);
+    w->now[ANY_NOW] = LLVMConstNull(t_words);
+    pairs = LLVMBuildLShr(e->b, em_add(e, count, one), one, "");
+    make_weights(w, pairs, parts_of_keys);
+    em_loop z = em_for(e, em_mul(e, pairs, row), em_mul(e, w->in[WORDS], row), attention_num(a, a->lanes));
+    LLVMSetAlignment(LLVMBuildStore(e->b, LLVMConstNull(t_words), attention_at(a, w->in[S], z.i)), 4);
     em_end(e, &z);
-    attention_store_exponent(a, least, any, in[LEAST]);
+    attention_store_exponent(a, w->now[LEAST_NOW], w->now[ANY_NOW], w->in[LEAST]);
 }
 
 /* Where the products find the largest scores, factor has them at first (a bound takes keys away: they are found
@@ -259,19 +258,21 @@ static void emit_panel(attention *a, attention_function f, const char *name, boo
     if (is_bound || !a->has_largest) finish_scores(&v, in, largest, chunks);
     else
         for (int c = 0; c < chunks; c++) largest[c] = attention_get(a, in[FACTOR], attention_num(a, c * a->lanes));
-    weights w = {.scale = a->is_raw ? v.scale : NULL};
+    weights w = {.a = a, .in = in, .scale = a->is_raw ? v.scale : NULL, .chunks = chunks};
     for (int c = 0; c < chunks; c++) {
         LLVMValueRef at = attention_num(a, c * a->lanes), old = attention_get(a, in[LARGEST], at);
         w.minus[c] = about(a, largest[c]);
         attention_put(a, weight(a, em_fsub(e, old, w.minus[c]), w.scale), in[FACTOR], at);
         attention_put(a, largest[c], in[LARGEST], at);
     }
-    if (a->splits) make_parts(a, in, &w, chunks);
-    else make_weights(a, in, &w, chunks);
+    for (int i = 0; i < ATTENTION_ASKED; i++) w.now[ASKED_NOW + i] = in[ASKED + 2 * i];
+    for (int c = 0; c < chunks; c++) w.now[SUM_NOW + c] = em_const(e, a->acc, 0);
+    if (a->splits) make_parts(&w);
+    else make_weights(&w, in[COUNT], weights_of_key);
     for (int c = 0; c < chunks; c++) {
         LLVMValueRef at = attention_num(a, c * a->lanes);
-        attention_put(a, em_mad(e, attention_get(a, in[SUM], at), attention_get(a, in[FACTOR], at), w.sum[c]), in[SUM],
-                      at);
+        attention_put(a, em_mad(e, attention_get(a, in[SUM], at), attention_get(a, in[FACTOR], at), w.now[SUM_NOW + c]),
+                      in[SUM], at);
     }
     LLVMBuildRetVoid(e->b);
     attention_end(a, o);

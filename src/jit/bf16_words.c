@@ -57,11 +57,9 @@ LLVMValueRef em_lesser_magnitude(emit *e, LLVMValueRef least, LLVMValueRef magni
 }
 
 void em_store_least_exponent(emit *e, LLVMValueRef least, LLVMValueRef to) {
-    const char *name = "llvm.vector.reduce.umin";
-    LLVMTypeRef type = LLVMTypeOf(least), t = e->t_i32;
-    const bool is_half = LLVMGetElementType(type) == e->t_i16;
-    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID(name, strlen(name)), &type, 1);
-    LLVMValueRef all = LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, &least, 1, "");
+    LLVMTypeRef t = e->t_i32;
+    const bool is_half = LLVMGetElementType(LLVMTypeOf(least)) == e->t_i16;
+    LLVMValueRef all = em_intrinsic(e, "llvm.vector.reduce.umin", 1, &least);
     LLVMValueRef x = LLVMBuildAdd(e->b, is_half ? LLVMBuildZExt(e->b, all, t, "") : all, LLVMConstInt(t, 1, 0), "");
     x = LLVMBuildLShr(e->b, x, LLVMConstInt(t, is_half ? 7 : 23, 0), "");
     LLVMValueRef is_tiny = LLVMBuildICmp(e->b, LLVMIntEQ, x, LLVMConstNull(t), "");
@@ -94,10 +92,8 @@ LLVMValueRef em_f16_most(emit *e, LLVMValueRef most, LLVMValueRef bits) {
 }
 
 void em_store_is_finite(emit *e, LLVMValueRef most, LLVMValueRef to) {
-    const char *name = "llvm.vector.reduce.umax";
-    LLVMTypeRef type = LLVMTypeOf(most), t = e->t_i32;
-    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID(name, strlen(name)), &type, 1);
-    LLVMValueRef all = LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, &most, 1, "");
+    LLVMTypeRef t = e->t_i32;
+    LLVMValueRef all = em_intrinsic(e, "llvm.vector.reduce.umax", 1, &most);
     LLVMValueRef is = LLVMBuildICmp(e->b, LLVMIntULT, all, LLVMConstInt(e->t_i16, 0x7c00, 0), "");
     LLVMValueRef x = LLVMBuildSelect(e->b, is, LLVMConstInt(t, 512, 0), LLVMConstInt(t, (uint32_t)-1000, 0), "");
     LLVMSetAlignment(LLVMBuildStore(e->b, x, to), 4);

@@ -408,13 +408,6 @@ static void block_of_a(contract *c, const block *s, LLVMValueRef m_first, LLVMVa
     tile_in[CONTRACT_A_JUMP] = here ? contract_merge(c, from_pack[2], packed, jump, here) : from_pack[2];
 }
 
-/* A word of the tile's block. */
-static void put_word(contract *c, LLVMValueRef told, int word, LLVMValueRef value) {
-    emit *e = c->e;
-    if (LLVMTypeOf(value) == e->t_i1) value = LLVMBuildZExt(e->b, value, e->t_i64, "");
-    LLVMSetAlignment(LLVMBuildStore(e->b, value, em_gep(e, told, e->t_i64, num(c, word))), 8);
-}
-
 /* ir_contract_part of the K block; at least a step. */
 static LLVMValueRef part_of_k(contract *c) {
     emit *e = c->e;
@@ -437,21 +430,22 @@ static void emit_panel(contract *c, const block *s, LLVMValueRef told, LLVMValue
     emit *e = c->e;
     LLVMValueRef zero = num(c, 0), panel = em_add(e, s->n_first, j);
     LLVMValueRef pb = element(c, panel_of_b(c, s->b_batch, panel, s->n_panels), block_of_panel(c, s->k0));
-    put_word(c, told, CONTRACT_B, panel_to_read(c, s, pb, panel, is_begin));
-    put_word(c, told, CONTRACT_B_K, em_mul(e, c->b_stride, num(c, c->acc_bytes)));
+    contract_tell(c, told, CONTRACT_B, panel_to_read(c, s, pb, panel, is_begin));
+    contract_tell(c, told, CONTRACT_B_K, em_mul(e, c->b_stride, num(c, c->acc_bytes)));
     next = em_select(e, s->packed, next, zero);
-    put_word(c, told, CONTRACT_B_NEXT, next);
+    contract_tell(c, told, CONTRACT_B_NEXT, next);
     if (!c->is_tile)
-        put_word(c, told, CONTRACT_B_NEXT_STEP, em_select(e, em_icmp(e, LLVMIntNE, next, zero), s->next_step, zero));
+        contract_tell(c, told, CONTRACT_B_NEXT_STEP,
+                      em_select(e, em_icmp(e, LLVMIntNE, next, zero), s->next_step, zero));
     if (c->mr == 1) {
         LLVMValueRef is_stream = em_icmp(e, LLVMIntEQ, c->b_stride, num(c, c->nr));
-        put_word(c, told, CONTRACT_PAGE_HEAD,
-                 em_select(e, is_stream, e->tune[IR_TUNE_CONTRACT_PAGE_HEAD], num(c, IR_PAGE_BYTES)));
+        contract_tell(c, told, CONTRACT_PAGE_HEAD,
+                      em_select(e, is_stream, e->tune[IR_TUNE_CONTRACT_PAGE_HEAD], num(c, IR_PAGE_BYTES)));
     }
-    if (c->n_outer_k) put_word(c, told, CONTRACT_B_JUMP, em_mul(e, c->b_jump, num(c, c->acc_bytes)));
-    put_word(c, told, CONTRACT_N0, em_mul(e, panel, num(c, c->nr)));
+    if (c->n_outer_k) contract_tell(c, told, CONTRACT_B_JUMP, em_mul(e, c->b_jump, num(c, c->acc_bytes)));
+    contract_tell(c, told, CONTRACT_N0, em_mul(e, panel, num(c, c->nr)));
     LLVMValueRef before = em_mul(e, em_mul(e, j, s->m_count), num(c, c->mr * c->nr));
-    put_word(c, told, CONTRACT_PARTIAL, element(c, s->partial, before));
+    contract_tell(c, told, CONTRACT_PARTIAL, element(c, s->partial, before));
     LLVMValueRef tile_of[2] = {e->args, told};
     if (c->k->last_columns) {
         LLVMValueRef left = em_sub(e, c->n, em_mul(e, panel, num(c, c->nr)));
@@ -499,14 +493,14 @@ static void emit_parts(contract *c, const block *s, LLVMValueRef told) {
     em_loop lg = em_for(e, zero, s->n_count, group);
     em_loop lp = em_for(e, zero, em_max(e, words, one), part);
     LLVMValueRef left = em_sub(e, words, lp.i), is_begin = em_icmp(e, LLVMIntEQ, lp.i, zero);
-    put_word(c, told, CONTRACT_FROM, lp.i);
-    put_word(c, told, CONTRACT_COUNT, em_min(e, left, part));
-    put_word(c, told, CONTRACT_IS_BEGIN, is_begin);
-    put_word(c, told, CONTRACT_IS_END, em_icmp(e, LLVMIntSLE, left, part));
+    contract_tell(c, told, CONTRACT_FROM, lp.i);
+    contract_tell(c, told, CONTRACT_COUNT, em_min(e, left, part));
+    contract_tell(c, told, CONTRACT_IS_BEGIN, is_begin);
+    contract_tell(c, told, CONTRACT_IS_END, em_icmp(e, LLVMIntSLE, left, part));
     LLVMValueRef group_end = em_min(e, em_add(e, lg.i, group), s->n_count);
     em_loop lj = em_for(e, lg.i, group_end, one);
     LLVMValueRef before = em_mul(e, em_mul(e, em_sub(e, lj.i, lg.i), s->m_count), num(c, c->mr * c->nr));
-    put_word(c, told, CONTRACT_SUMS, element(c, s->sums, before));
+    contract_tell(c, told, CONTRACT_SUMS, element(c, s->sums, before));
     emit_panel(c, s, told, lj.i, is_begin,
                next_part(c, s, lg.i, lj.i, group_end, lp.i, em_icmp(e, LLVMIntSLE, left, part), part));
     em_end(e, &lj);
@@ -578,7 +572,7 @@ static void emit_compute_phase(contract *c) {
     }
 
     LLVMValueRef told = em_alloca(e, LLVMArrayType2(e->t_i64, CONTRACT_TILE_PARAMETERS), 8);
-    if (c->is_tile) put_word(c, told, CONTRACT_CONFIGURED, num(c, -1));
+    if (c->is_tile) contract_tell(c, told, CONTRACT_CONFIGURED, num(c, -1));
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
     LLVMValueRef nb = LLVMBuildURem(e->b, t.i, n_blocks, ""), q = LLVMBuildUDiv(e->b, t.i, n_blocks, "");
     LLVMValueRef mb = LLVMBuildURem(e->b, q, m_blocks, ""), batch = LLVMBuildUDiv(e->b, q, m_blocks, "");
@@ -625,8 +619,8 @@ static void emit_compute_phase(contract *c) {
     }
 
     for (int i = 0; i < CONTRACT_TILE_PARAMETERS; i++)
-        if (tile_in[i]) put_word(c, told, i, tile_in[i]);
-    if (c->dot == IR_DOT_BF16) put_word(c, told, CONTRACT_SUMS, e->scratch);
+        if (tile_in[i]) contract_tell(c, told, i, tile_in[i]);
+    if (c->dot == IR_DOT_BF16) contract_tell(c, told, CONTRACT_SUMS, e->scratch);
 
     if (c->is_tile) emit_parts(c, &s, told);
     else {

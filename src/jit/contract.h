@@ -173,7 +173,7 @@ enum {
 /* Into its function; a word of its block, loaded here. */
 contract_outer *contract_begin_tile(contract *c, contract_function f);
 LLVMValueRef contract_tile_in(contract *c, int word);
-void contract_tile_set(contract *c, int word, LLVMValueRef value); /* an i64, for the next call */
+void contract_tell(contract *c, LLVMValueRef told, int word, LLVMValueRef value); /* a word of the block `told` */
 void contract_emit_tiles(contract *c);
 /* contract_amx.c: c->is_tile. */
 void contract_emit_amx_tile(contract *c);

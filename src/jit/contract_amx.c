@@ -35,6 +35,7 @@ typedef struct amx {
     LLVMValueRef late[LATE_SLOTS], late_rows; /* late_rows: of a step */
     LLVMValueRef ask_step;                    /* NULL: nothing is asked for */
     LLVMValueRef scratch;                     /* where the panel's sums are when they are not direct */
+    LLVMValueRef out;      /* its element 0 in the output; NULL: never direct */
     amx_product p;
 } amx;
 
@@ -172,7 +173,7 @@ static void finish_beside(emit *e, void *user) {
     LLVMValueRef first = late_get(t, LATE_ASK);
     em_loop l = em_for(e, em_i64s(e, 0), t->late_rows, em_i64s(e, 1));
     LLVMValueRef at = em_loop_phi(e, &l, first);
-    em_prefetch(e, LLVMBuildIntToPtr(e->b, at, e->t_ptr, ""), EM_TO_WRITE);
+    em_prefetch(e, LLVMBuildIntToPtr(e->b, at, e->t_ptr, ""), 1);
     LLVMValueRef next = em_add(e, at, t->ask_step);
     late_set(t, LATE_ASK, next);
     em_loop_next(e, at, next);
@@ -207,13 +208,15 @@ static void set_sums(amx *t, LLVMValueRef n0) {
     t->p.from = em_select(e, is_begin, e->scratch, t->sums); /* a K block of one part has no memory for sums */
     t->p.to = em_select(e, is_end, em_select(e, em_or(e, is_last, is_later), scratch, t->partial), t->sums);
     t->p.to_row = NULL;
-    if (t->is_direct && t->rounds) {
+    if (!t->is_direct) return;
+    t->out = output_of(t, n0);
+    if (t->rounds) {
         t->ask_step = em_select(e, t->is_direct, row_bytes(t), num(c, 0));
-        LLVMValueRef ask = em_select(e, t->is_direct, output_of(t, n0), scratch);
+        LLVMValueRef ask = em_select(e, t->is_direct, t->out, scratch);
         late_set(t, LATE_ASK, LLVMBuildPtrToInt(e->b, ask, e->t_i64, ""));
+        return;
     }
-    if (!t->is_direct || t->rounds) return;
-    t->p.to = em_select(e, t->is_direct, output_of(t, n0), t->p.to);
+    t->p.to = em_select(e, t->is_direct, t->out, t->p.to);
     t->p.to_row = em_select(e, t->is_direct, row_bytes(t), num(c, AMX_LINE_BYTES));
 }
 
@@ -234,13 +237,13 @@ static void finish_panel(amx *t) {
 }
 
 /* By instructions. */
-static void make_exact(amx *t, LLVMValueRef n0) {
+static void make_exact(amx *t) {
     emit *e = t->c->e;
     amx_multiply(e, &t->p);
     em_branch rounds = {0};
     if (t->is_direct && t->rounds) {
         rounds = em_if(e, t->is_direct);
-        leave_panel(t, LLVMBuildPtrToInt(e->b, output_of(t, n0), e->t_i64, ""));
+        leave_panel(t, LLVMBuildPtrToInt(e->b, t->out, e->t_i64, ""));
         em_else(e, &rounds);
     }
     finish_panel(t);
@@ -253,11 +256,11 @@ static void make_panel(amx *t, LLVMValueRef n0) {
     t->p.a = em_gep(e, t->a, e->t_i8, t->a_from);
     set_sums(t, n0);
     if (!c->heads[0]) {
-        make_exact(t, n0);
+        make_exact(t);
         return;
     }
     em_branch exact = em_if(e, contract_is_exact(c, t->a, t->in[CONTRACT_B]));
-    make_exact(t, n0);
+    make_exact(t);
     em_else(e, &exact);
     amx_multiply_bf16_slowly(e, &t->p);
     finish_panel(t);
@@ -322,7 +325,7 @@ void contract_emit_amx_tile(contract *c) {
     em_loop_next(e, t.sums, element(c, t.sums, num(c, c->mr * c->nr)));
     em_end(e, &l);
     if (t.is_late) finish_late(&t, NULL);
-    contract_tile_set(c, CONTRACT_CONFIGURED, configured);
+    contract_tell(c, LLVMGetParam(e->fn, 1), CONTRACT_CONFIGURED, configured);
     contract_end(c, o);
 }
 

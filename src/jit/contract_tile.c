@@ -404,9 +404,10 @@ contract_outer *contract_begin_tile(contract *c, contract_function f) {
     return contract_begin(c, f, f == TILE ? "tile" : "last_tile", type, 2, true);
 }
 
-void contract_tile_set(contract *c, int word, LLVMValueRef value) {
+void contract_tell(contract *c, LLVMValueRef told, int word, LLVMValueRef value) {
     emit *e = c->e;
-    LLVMSetAlignment(LLVMBuildStore(e->b, value, em_gep(e, LLVMGetParam(e->fn, 1), e->t_i64, num(c, word))), 8);
+    if (LLVMTypeOf(value) == e->t_i1) value = LLVMBuildZExt(e->b, value, e->t_i64, "");
+    LLVMSetAlignment(LLVMBuildStore(e->b, value, em_gep(e, told, e->t_i64, num(c, word))), 8);
 }
 
 LLVMValueRef contract_tile_in(contract *c, int word) {

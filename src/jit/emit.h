@@ -129,7 +129,6 @@ void em_store_ptr(emit *e, ir_dtype t, LLVMValueRef value, LLVMValueRef ptr, LLV
 /* Asks for the line at `ptr`, which need not be memory, into the cache of level 1, 2 or 3; to be written, too: no level
  * has an instruction of its own for that. */
 enum { EM_LINE_BYTES = 64 };
-enum { EM_TO_WRITE = 0 }; /* into L1; to be written, on a target with prfchw, which no level has */
 void em_prefetch(emit *e, LLVMValueRef ptr, int level);
 void em_prefetch_lines(emit *e, LLVMValueRef ptr, int64_t bytes, int level); /* a line for each that begins there */
 enum { EM_MAX_SIDE = 16 };

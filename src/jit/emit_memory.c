@@ -65,9 +65,8 @@ void em_store_ptr(emit *e, ir_dtype t, LLVMValueRef value, LLVMValueRef ptr, LLV
 void em_prefetch(emit *e, LLVMValueRef ptr, int level) {
     const unsigned id = LLVMLookupIntrinsicID("llvm.prefetch", strlen("llvm.prefetch"));
     LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, id, &e->t_ptr, 1);
-    const bool writes = level == EM_TO_WRITE;
-    LLVMValueRef in[4] = {ptr, LLVMConstInt(e->t_i32, writes, 0),
-                          LLVMConstInt(e->t_i32, writes ? 3 : (unsigned)(4 - level), 0), LLVMConstInt(e->t_i32, 1, 0)};
+    LLVMValueRef in[4] = {ptr, LLVMConstInt(e->t_i32, 0, 0), LLVMConstInt(e->t_i32, (unsigned)(4 - level), 0),
+                          LLVMConstInt(e->t_i32, 1, 0)};
     LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, in, 4, "");
 }
 
