@@ -342,7 +342,15 @@ fusor_status ir_verify_band(const ir_kernel *k, fu_error *e);
 const ir_kinst *ir_kernel_window_operand(const ir_kernel *k, int i); /* the load, behind conversions */
 bool ir_kernel_has_slab(
     const ir_kernel *k); /* axes on a CPU, not in the form for one channel a group: all below is of these */
+/* By the types it multiplies; but TILE_ forms by the features it says to use: so whether they serve is the plan's to say
+ * (plan_window.c), and operands may be f32 that were converted from such halves by another kernel. */
 ir_dot ir_kernel_window_dot(const ir_kernel *k);
+/* TILE_ form (jit/window_amx.c): tiles of 32 channels x 32 columns. K is places, then channels, filled up with zeros to
+ * whole steps. Weights are packed as [parts][panels of 32 channels][steps][32][64 bytes], and of heads (ir_dot_info) one
+ * word a panel is behind them; the slab has a plane for each word of channels, an odd number of lines, and the tile reads
+ * a line of all rows, with what lies between them: up to 31 columns behind the last one may be touched. Scratch: offsets
+ * of steps (i64), two tiles of sums, the slab. */
+bool ir_window_is_tiled(const ir_kernel *k);
 enum { IR_SLAB_HEAD = 64 }; /* bytes at the begin of its scratch, behind the band if there is one */
 bool ir_kernel_window_packs(const ir_kernel *k);
 /* Is what is behind the sums (of a head, without what is behind the band) worth to be many times in the code, so that

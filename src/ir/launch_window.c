@@ -39,12 +39,17 @@ ir_dot ir_kernel_window_dot(const ir_kernel *k) {
     const ir_kinst *mm = matmul(k);
     if (!mm || !ir_kernel_has_slab(k)) return IR_DOT_NONE;
     const ir_kinst *x[2];
+    if (k->features & IR_FEATURE_AMXINT8) return IR_DOT_TILE_I8;
+    if (k->features & IR_FEATURE_AMXFP16) return IR_DOT_TILE_F16;
+    if (k->features & IR_FEATURE_AMXBF16) return IR_DOT_TILE_BF16;
     for (int i = 0; i < 2; i++) {
         x[i] = &k->inst[mm->in[i]];
         if (x[i]->op == IR_OP_CAST && x[i]->dtype == FUSOR_F32) x[i] = &k->inst[x[i]->in[0]];
     }
     return ir_window_dot(ir_kernel_target(k), x[0]->dtype, x[1]->dtype, mm->dtype);
 }
+
+bool ir_window_is_tiled(const ir_kernel *k) { return ir_dot_is_tile(ir_kernel_window_dot(k)); }
 
 bool ir_kernel_window_packs(const ir_kernel *k) {
     return ir_kernel_has_slab(k) &&
@@ -102,7 +107,7 @@ bool ir_window_pairs_of(const ir_kernel *k, ir_window_pairs *out) {
 static int64_t planes_of(const ir_kernel *k, int64_t channels) {
     const ir_dot dot = ir_kernel_window_dot(k);
     ir_window_pairs pairs;
-    if (dot != IR_DOT_BF16) return ir_ceil_div(channels, ir_dots[dot].group);
+    if (dot != IR_DOT_BF16) return ir_dot_words(dot, channels);
     (void)ir_window_pairs_of(k, &pairs);
     return pairs.n_kinds * channels + (pairs.crosses ? ir_ceil_div(channels, 2) : 0);
 }
@@ -166,10 +171,13 @@ int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t ro
             continue;
         }
         const ir_slab_axis part = ir_kernel_slab_axis(k, i, size, i == last ? columns : rows);
-        plane *= part.parts * part.extent;
+        n *= part.parts;
+        plane *= part.extent;
     }
-    if (k->is_by_channel) plane = (ir_ceil_div(plane * bytes, LINE_BYTES) | 1) * LINE_BYTES / bytes;
+    const bool is_tiled = ir_window_is_tiled(k);
+    if (k->is_by_channel || is_tiled) plane = (ir_ceil_div(plane * bytes, LINE_BYTES) | 1) * LINE_BYTES / bytes;
     n *= plane;
+    if (is_tiled) n += k->tile.nr;
     if (k->is_by_channel) n += k->tile.mr * k->axis[last].stride;
     return ir_round_up(n * bytes + ir_levels[k->level].vector_bytes, 64);
 }
@@ -219,6 +227,21 @@ static fusor_status verify_axes(const ir_kernel *k, const ir_kinst *mm, int n, f
     return FUSOR_OK;
 }
 
+static fusor_status verify_tiled(const ir_kernel *k, const ir_kinst *mm, fu_error *e) {
+    const ir_dot dot = ir_kernel_window_dot(k);
+    bool fits = !ir_kernel_is_transposed_window(k) && !k->is_by_channel && ir_kernel_window_channels(k) >= 0 &&
+                k->tile.mr == IR_TILE_SIDE && k->tile.nr == IR_TILE_SIDE && k->tile.kb % ir_dots[dot].step == 0;
+    for (int i = 0; i < 2; i++) {
+        const ir_dtype type = ir_kernel_window_operand(k, i)->dtype;
+        fits &= dot == IR_DOT_TILE_I8
+                    ? mm->dtype == FUSOR_I32 && ir_dtypes[type].bytes == 1
+                    : mm->dtype == FUSOR_F32 &&
+                          (type == FUSOR_F32 || type == (dot == IR_DOT_TILE_F16 ? FUSOR_F16 : FUSOR_BF16));
+    }
+    if (!fits) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a window kernel of tiles has other tiles, types or dims");
+    return FUSOR_OK;
+}
+
 fusor_status ir_verify_window(const ir_kernel *k, fu_error *e) {
     const int m = ir_kernel_dim(k, 'm'), y = ir_kernel_dim(k, 'y'), n = ir_kernel_dim(k, 'n');
     if (m < 0 || y != m + 1 || n != y + 1 || n + 1 >= k->n_dims || k->tile.mr < 1 || k->tile.nr < 1 || k->tile.kb < 1)
@@ -254,6 +277,7 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e) {
         if (i == 1 && (stride[m] != 0 || (stride[n] < 1 && stride[n] != IR_STRIDE_RUNTIME)))
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "operand 1 of a window kernel varies along m, or not along n");
     }
+    if (ir_window_is_tiled(k)) FU_TRY(verify_tiled(k, mm, e));
     return ir_verify_axes(k, e);
 }
 
@@ -349,6 +373,21 @@ static void launch_by_channel(const ir_kernel *k, const int64_t *size, const int
                         ir_round_up(parts * vectors * lanes * bytes, 64) * ir_window_has_row_words(k);
 }
 
+/* tiles: of rows or columns; kk: words. */
+static void launch_tiled(const ir_kernel *k, const int64_t *size, const int64_t *tune, int64_t tiles, int64_t parts,
+                         int64_t kk, ir_launch *out) {
+    enum { STEP_WORDS = 16 };
+    const int64_t y = ir_band_rows_made(k, size), rows = rows_of_tile(k, tune), m = size[ir_kernel_dim(k, 'm')],
+                  panels = tiles ? parts * ir_ceil_div(m, k->tile.mr) : 0, made = rows < y ? rows : y;
+    out->scratch_bytes =
+        IR_SLAB_HEAD + ir_round_up(kk / STEP_WORDS * 8, 64) + 2 * (int64_t)k->tile.mr * k->tile.nr * 4 +
+        ir_kernel_slab_bytes(k, size, made, ir_window_tile_columns(k, size, tune)) + ir_band_bytes(k, size, made, m);
+    out->n_phases = 2;
+    out->tiles[0] = panels;
+    out->tiles[1] = tiles;
+    out->shared_bytes = panels * k->tile.mr * kk * 4 + ir_round_up(panels * 4, 64);
+}
+
 void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
     if (k->is_depthwise) {
         ir_launch_depthwise(k, size, tune, out);
@@ -367,7 +406,7 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
             if (k->buffer[ir_kernel_window_operand(k, 0)->index].stride[d] != 0) parts *= size[d];
             break;
         case 'y': y = ir_window_size(k, d, ir_band_rows_made(k, size)); break;
-        case 'k': kk *= d == channels ? ir_ceil_div(size[d], ir_dots[dot].group) : size[d]; break;
+        case 'k': kk *= d == channels ? ir_dot_words(dot, size[d]) : size[d]; break;
         default: is_empty |= size[d] == 0;
         }
     }
@@ -377,6 +416,10 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
                   tiles = is_empty ? 0 : batches * ir_ceil_div(y, rows) * ir_ceil_div(n, columns);
     if (k->is_by_channel) {
         launch_by_channel(k, size, tune, tiles, parts, kk, out);
+        return;
+    }
+    if (ir_dot_is_tile(dot)) {
+        launch_tiled(k, size, tune, tiles, parts, kk, out);
         return;
     }
     const int64_t turns = ir_window_turns(k), sums = ir_round_up(k->tile.mr * k->tile.nr * bytes, 64);

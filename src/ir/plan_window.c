@@ -104,15 +104,15 @@ static bool is_absorbed(const planner *p, const ir_node *n, ir_id id) {
 }
 
 /* Zeros around spatial axes of known width. */
-static bool is_plain_pad(const planner *p, const ir_node *pad, int64_t begin[IR_MAX_SPATIAL]) {
-    const ir_node *value = ir_at(p->g, pad->in[pad->n_in - 1]);
+static bool is_plain_pad(const ir_graph *g, const ir_node *pad, int64_t begin[IR_MAX_SPATIAL]) {
+    const ir_node *value = ir_at(g, pad->in[pad->n_in - 1]);
     const ir_attr *pads = ir_node_attr(pad, "pads"), *mode = ir_node_attr(pad, "mode");
     if (pad->op != IR_OP_PAD || (mode && mode->is_set && mode->integer) || !pads || pads->n != 2u * pad->rank)
         return false;
     if (pad->n_in > 1 && (value->op != IR_OP_LITERAL || value->bits)) return false;
     for (unsigned d = 0; d < 2u * pad->rank; d++) {
         int64_t v;
-        if (!ir_size_is_const(p->g->sizes, pads->list[d], &v) || v < INT32_MIN || v > INT32_MAX) return false;
+        if (!ir_size_is_const(g->sizes, pads->list[d], &v) || v < INT32_MIN || v > INT32_MAX) return false;
         if (d % pad->rank < IR_SPATIAL_AT && v) return false;
         if (d >= IR_SPATIAL_AT && d < pad->rank) begin[d - IR_SPATIAL_AT] = v;
     }
@@ -208,7 +208,7 @@ static double share_of_products(const planner *p, const ir_node *n) {
     const ir_node *w = ir_at(g, n->in[1]), *x = ir_at(g, n->in[0]);
     int64_t begin[IR_MAX_SPATIAL], columns, places, taken;
     double share = 1;
-    if (x->op != IR_OP_PAD || !is_absorbed(p, n, n->in[0]) || !is_plain_pad(p, x, begin) ||
+    if (x->op != IR_OP_PAD || !is_absorbed(p, n, n->in[0]) || !is_plain_pad(g, x, begin) ||
         !ir_size_is_const(g->sizes, w->dim[w->rank - 1], &places) || places > IR_WINDOW_ALONG)
         return 1;
     x = ir_at(g, x->in[0]);
@@ -253,7 +253,7 @@ static plan_window_form taken_in(const planner *p, const ir_node *n) {
     if (is_transposed(n)) {
         for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++)
             f.begin[i] = ir_window_entry(p->g, n, "pads", i, 0);
-    } else if (x->op == IR_OP_PAD && is_absorbed(p, n, f.x) && is_plain_pad(p, x, f.begin)) {
+    } else if (x->op == IR_OP_PAD && is_absorbed(p, n, f.x) && is_plain_pad(p->g, x, f.begin)) {
         f.pad = f.x;
         f.x = x->in[0];
         x = ir_at(p->g, f.x);
@@ -285,6 +285,29 @@ static bool has_pairs(const planner *p, const ir_node *n, const plan_window_form
     }
     return (places == 1 || (made >= FEWEST_CHANNELS && met >= FEWEST_PRODUCTS)) &&
            ir_window_block(target.level, n->dtype, places) % 2 == 0;
+}
+
+/* The halves that an operand was converted from, with zeros around it: whether this kernel does that or another one, so
+ * that fusing changes no bits. Else its type. */
+static ir_dtype type_multiplied(const ir_graph *g, ir_id id) {
+    const ir_node *x = ir_at(g, id);
+    int64_t begin[IR_MAX_SPATIAL];
+    if (x->op == IR_OP_PAD && is_plain_pad(g, x, begin)) x = ir_at(g, x->in[0]);
+    return is_conversion(g, x) ? ir_at(g, x->in[0])->dtype : x->dtype;
+}
+
+/* The features of a TILE_ form, where the products of a step are of channels enough; else none. */
+static ir_features tile_features(const planner *p, const ir_node *n) {
+    enum { FEWEST_MADE = 16, LEAST_OF_STEP = 2 };
+    const ir_target target = {p->options->level, p->options->features};
+    const ir_dtype w = type_multiplied(p->g, n->in[1]), x = type_multiplied(p->g, n->in[0]);
+    const ir_dot dot = ir_contract_dot(target, w, x, n->dtype);
+    int64_t taken;
+    if (!ir_dot_is_tile(dot) || dot == IR_DOT_TILE_CUT || is_transposed(n) || !places_of(p->g, n) ||
+        !ir_size_is_const(p->g->sizes, taken_of(p->g, n), &taken) || taken * LEAST_OF_STEP < ir_dots[dot].step ||
+        channels_made(p->g, n) < FEWEST_MADE)
+        return 0;
+    return ir_contract_features(target, w, x, n->dtype);
 }
 
 /* Are vectors of channels quicker than those of columns? The weights are packed for them: once, or in each call (a
@@ -319,7 +342,8 @@ static bool is_by_channel(const planner *p, const ir_node *n, plan_window_form *
         columns < 1 || rows < 1 || columns > MOST || rows > MOST)
         return false;
     made /= groups_of(n);
-    for (unsigned i = 0; i < spatial; i++) { /* of rows too: the slab has those between (20001 of stride 1000: 5.6 MB) */
+    for (unsigned i = 0; i < spatial;
+         i++) { /* of rows too: the slab has those between (20001 of stride 1000: 5.6 MB) */
         int64_t places, reach;
         if (stride_along(g, n, i) > IR_CHANNELS_STRIDE) return false;
         if (ir_size_is_const(g->sizes, ir_at(g, n->in[1])->dim[IR_SPATIAL_AT + i], &places) &&
@@ -363,6 +387,12 @@ plan_window_form plan_window_form_of(const planner *p, const ir_node *n) {
         return (plan_window_form){.x = plan_window_operand(p, n, 0), .w = plan_window_operand(p, n, 1)};
     if (ir_conv_is_depthwise(p->g, n)) return plain;
     plan_window_form f = taken_in(p, n);
+    f.tiles = tile_features(p, n);
+    if (f.tiles) {
+        if (f.last) f.x = f.last, f.last = 0;
+        f.has_axes = true;
+        return f;
+    }
     f.has_pairs = has_pairs(p, n, &f);
     f.is_by_channel = is_by_channel(p, n, &f);
     /* Vectors of every second column in place are quicker than parts of a slab: 7x7 of stride 2 by 16 %. */
@@ -422,6 +452,11 @@ void plan_window_tile(builder *b, const ir_node *n, bool is_direct) {
         b->k->tile = ir_depthwise_tile(b->k->level, n->dtype, columns, rows, places,
                                        spatial > 1 ? ir_window_entry(g, n, "strides", spatial - 2, 1) : 1,
                                        spatial > 1 ? ir_window_entry(g, n, "dilations", spatial - 2, 1) : 1);
+        return;
+    }
+    if (f.tiles) {
+        b->k->features = f.tiles;
+        b->k->tile = (ir_tile){IR_TILE_SIDE, IR_TILE_SIDE, IR_WINDOW_TILED_BLOCK};
         return;
     }
     b->k->is_by_channel = f.is_by_channel;

@@ -46,6 +46,9 @@ enum {
     IR_WINDOW_UNSIGNED = 64, /* sums of so many products and more are never -0 (ir_window_drops_sign) */
     IR_WINDOW_ASKS = 128     /* of so many products and more, tiles by channel ask for the result's lines */
 };
+enum { IR_TILE_SIDE = 32 }; /* rows and columns that 2 x 2 of a CPU's tile registers make */
+/* K block of a convolution in tiles, in elements: 256 steps of halves, so that few have a second one. */
+enum { IR_WINDOW_TILED_BLOCK = 8192 };
 enum { IR_WINDOW_HELD_SUMS = 8 }; /* of a tile that keeps its columns in registers */
 /* Are there registers for the columns of k products, nv vectors, and sums of mr channels? */
 bool ir_window_holds(ir_level level, int64_t k, int mr, int nv);

@@ -92,6 +92,7 @@ static void ask(emit *e, LLVMValueRef ahead, int line) {
 }
 
 static int b_row(const amx_product *p) { return p->b_row ? p->b_row : AMX_LINE_BYTES; }
+static LLVMValueRef pitch_of_b(emit *e, const amx_product *p) { return p->table ? p->b_pitch : em_i64s(e, b_row(p)); }
 /* How operand 0 is loaded where it goes by once, packed as tiles, while operand 1 stays in L1: as what is read once. (Of
  * rows that lie 512 or 1,024 bytes apart products took 1.4 to 1.9 times as long so, measured.) */
 static const char *load_a(bool a_stays) { return a_stays ? "llvm.x86.tileloadd64" : "llvm.x86.tileloaddt164"; }
@@ -109,12 +110,12 @@ static void store_tile(emit *e, const amx_product *p, int i, int j) {
 
 /* Where a step finds operands and what is asked for; how many operands 1 there are. */
 typedef struct place {
-    LLVMValueRef a, b[3], ahead;
+    LLVMValueRef a, b[3], ahead, table;
     int n;
 } place;
 
 static place first_place(const amx_product *p) {
-    place at = {p->a, {p->b}, p->ahead, 1};
+    place at = {.a = p->a, .b = {p->b}, .ahead = p->ahead, .table = p->table, .n = 1};
     for (; at.n < 3 && p->more[at.n - 1]; at.n++) at.b[at.n] = p->more[at.n - 1];
     return at;
 }
@@ -123,13 +124,23 @@ static place first_place(const amx_product *p) {
 static LLVMValueRef low_a(emit *e, LLVMValueRef a) { return behind(e, a, em_i64s(e, AMX_COLUMNS * AMX_ROW_BYTES)); }
 static LLVMValueRef low_b(emit *e, LLVMValueRef b) { return behind(e, b, em_i64s(e, AMX_SIDE * AMX_LINE_BYTES)); }
 
+/* Operand 1 of the step that the table is at. */
+static LLVMValueRef by_table(emit *e, const amx_product *p, LLVMValueRef table) {
+    return behind(e, p->b, LLVMBuildLoad2(e->b, e->t_i64, table, ""));
+}
+static void look_up(emit *e, const amx_product *p, place *at) {
+    if (p->table) at->b[0] = by_table(e, p, at->table);
+}
+
 static int words_of_step(const amx_product *p) { return p->is_cut ? 2 * AMX_SIDE : AMX_SIDE; }
 
 static place next_place(emit *e, const amx_product *p, const place *at) {
     place next = *at;
     const int words = words_of_step(p);
     next.a = behind(e, at->a, p->a_step);
-    for (int q = 0; q < at->n; q++) next.b[q] = behind(e, at->b[q], em_i64s(e, words * b_row(p)));
+    if (p->table) next.table = behind(e, at->table, em_i64s(e, 8));
+    for (int q = 0; q < at->n && !p->table; q++) next.b[q] = behind(e, at->b[q], em_i64s(e, words * b_row(p)));
+    look_up(e, p, &next);
     if (at->ahead) next.ahead = behind(e, at->ahead, em_mul(e, p->ahead_step, em_i64s(e, words / AMX_SIDE)));
     return next;
 }
@@ -150,7 +161,7 @@ static bool is_low(const amx_product *p, int q, int operand) {
 /* Products `begin` to `end` of a step, and what it has beside them (of elements that are cut: half of it). */
 static void make_products(emit *e, const amx_product *p, const place *at, int begin, int end, int high, int wide,
                           bool a_stays) {
-    LLVMValueRef line = em_i64s(e, b_row(p)), half = em_i64s(e, AMX_ROW_BYTES);
+    LLVMValueRef line = pitch_of_b(e, p), half = em_i64s(e, AMX_ROW_BYTES);
     LLVMValueRef lower = em_mul(e, p->a_row, em_i64s(e, AMX_SIDE));
     int asked = 0;
     for (int q = begin; q < end; q++) {
@@ -179,8 +190,10 @@ static place make_steps(emit *e, const amx_product *p, LLVMValueRef words, int h
     place first = first_place(p), at = first;
     em_loop l = em_for(e, em_i64s(e, 0), words, em_i64s(e, words_of_step(p)));
     at.a = em_loop_phi(e, &l, first.a);
-    for (int q = 0; q < at.n; q++) at.b[q] = em_loop_phi(e, &l, first.b[q]);
+    for (int q = 0; q < at.n && !p->table; q++) at.b[q] = em_loop_phi(e, &l, first.b[q]);
     if (at.ahead) at.ahead = em_loop_phi(e, &l, first.ahead);
+    if (p->table) at.table = em_loop_phi(e, &l, first.table);
+    look_up(e, p, &at);
     make_products(e, p, &at, 0, p->is_cut ? 2 : at.n, high, wide, a_stays);
     if (p->is_cut) {
         place second = at;
@@ -189,9 +202,11 @@ static place make_steps(emit *e, const amx_product *p, LLVMValueRef words, int h
     }
     const place next = next_place(e, p, &at);
     em_loop_next(e, at.a, next.a);
-    for (int q = 0; q < at.n; q++) em_loop_next(e, at.b[q], next.b[q]);
+    for (int q = 0; q < at.n && !p->table; q++) em_loop_next(e, at.b[q], next.b[q]);
     if (at.ahead) em_loop_next(e, at.ahead, next.ahead);
+    if (p->table) em_loop_next(e, at.table, next.table);
     em_end(e, &l);
+    look_up(e, p, &at);
     return at;
 }
 
@@ -199,7 +214,7 @@ static place make_steps(emit *e, const amx_product *p, LLVMValueRef words, int h
  * cut), tile by tile, and stores. */
 static void finish_tiles(emit *e, const amx_product *p, const place *at, bool a_stays) {
     static const int order[4][2] = {{0, 0}, {0, 1}, {1, 1}, {1, 0}};
-    LLVMValueRef line = em_i64s(e, b_row(p)), half = em_i64s(e, AMX_ROW_BYTES);
+    LLVMValueRef line = pitch_of_b(e, p), half = em_i64s(e, AMX_ROW_BYTES);
     LLVMValueRef lower = em_mul(e, p->a_row, em_i64s(e, AMX_SIDE));
     const place next = next_place(e, p, at);
     const int steps = at->n == 1 ? 2 : 1;
@@ -231,7 +246,8 @@ static void multiply_from(emit *e, const amx_product *p, LLVMValueRef words, LLV
         place last = at;
         if (p->is_cut) {
             make_products(e, p, &at, 0, 2, high, wide, a_stays);
-            last = (place){low_a(e, at.a), {low_b(e, at.b[0]), at.b[0]}, second_ahead(e, p, &at), 2};
+            last = (place){
+                .a = low_a(e, at.a), .b = {low_b(e, at.b[0]), at.b[0]}, .ahead = second_ahead(e, p, &at), .n = 2};
         }
         finish_tiles(e, p, &last, a_stays);
         em_else(e, &b);
@@ -295,11 +311,17 @@ static LLVMValueRef slow_step(emit *e, const amx_product *p, LLVMValueRef row, L
     return behind(e, row, em_mul(e, step, p->a_step));
 }
 
+static LLVMValueRef slow_step_of_b(emit *e, const amx_product *p, LLVMValueRef words) {
+    if (!p->table) return behind(e, p->b, em_mul(e, words, em_i64s(e, AMX_LINE_BYTES)));
+    return by_table(e, p, em_gep(e, p->table, e->t_i64, em_lshr(e, words, 4)));
+}
+
 /* Words l of a step: of a row of operand 0, and two vectors of columns. */
-static void slow_words(emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef l, LLVMValueRef word[3]) {
+static void slow_words(emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef pitch, LLVMValueRef l,
+                       LLVMValueRef word[3]) {
     LLVMTypeRef t_words = LLVMVectorType(e->t_i32, AMX_SIDE);
     word[0] = em_load_splat(e, t_words, em_gep(e, a, e->t_i32, l), 2);
-    LLVMValueRef line = behind(e, b, em_mul(e, l, em_i64s(e, AMX_LINE_BYTES)));
+    LLVMValueRef line = behind(e, b, em_mul(e, l, pitch));
     for (int j = 0; j < 2; j++) {
         word[1 + j] = LLVMBuildLoad2(e->b, t_words, behind(e, line, em_i64s(e, j * AMX_ROW_BYTES)), "");
         LLVMSetAlignment(word[1 + j], 4);
@@ -307,11 +329,12 @@ static void slow_words(emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef l, 
 }
 
 /* The sums, and a step's products; scale: NULL, or what elements of operand 1 are multiplied by. */
-static void slow_products(emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef scale, LLVMValueRef sum[2]) {
+static void slow_products(emit *e, const amx_product *p, LLVMValueRef a, LLVMValueRef b, LLVMValueRef scale,
+                          LLVMValueRef sum[2]) {
     LLVMValueRef part[2][2], word[3];
     em_loop l = em_for(e, em_i64s(e, 0), em_i64s(e, AMX_SIDE), em_i64s(e, 1));
     for (int j = 0; j < 4; j++) part[j / 2][j % 2] = em_loop_phi(e, &l, LLVMConstNull(LLVMTypeOf(sum[0])));
-    slow_words(e, a, b, l.i, word);
+    slow_words(e, a, b, p->table ? p->b_pitch : em_i64s(e, AMX_LINE_BYTES), l.i, word);
     for (int j = 0; j < 2; j++)
         for (int h = 0; h < 2; h++) {
             LLVMValueRef y = em_bf16_half(e, word[1 + j], h);
@@ -334,7 +357,7 @@ static void slow_whole_products(emit *e, const LLVMValueRef a[2], const LLVMValu
     LLVMValueRef word[2][3], next[2];
     em_loop l = em_for(e, em_i64s(e, 0), em_i64s(e, AMX_SIDE), em_i64s(e, 1));
     for (int j = 0; j < 2; j++) next[j] = sum[j] = em_loop_phi(e, &l, sum[j]);
-    for (int q = 0; q < 2; q++) slow_words(e, a[q], b[q], l.i, word[q]);
+    for (int q = 0; q < 2; q++) slow_words(e, a[q], b[q], em_i64s(e, AMX_LINE_BYTES), l.i, word[q]);
     for (int h = 0; h < 2; h++) {
         LLVMValueRef x = slow_whole(e, word[0][0], word[1][0], h);
         for (int j = 0; j < 2; j++) next[j] = em_mad(e, x, slow_whole(e, word[0][1 + j], word[1][1 + j], h), next[j]);
@@ -357,15 +380,14 @@ void amx_multiply_bf16_slowly(emit *e, const amx_product *p) {
     LLVMValueRef before[4] = {0};
     for (int j = 0; j < (p->is_cut ? 4 : 2); j++) before[j] = em_loop_phi(e, &step, begin[j % 2]);
     for (int j = 0; j < 2; j++) sum[j] = before[j], whole[j] = before[2 + j];
-    LLVMValueRef a[2] = {slow_step(e, p, row, step.i)},
-                 b[2] = {behind(e, p->b, em_mul(e, step.i, em_i64s(e, AMX_LINE_BYTES)))};
-    slow_products(e, a[0], b[0], scale, sum);
+    LLVMValueRef a[2] = {slow_step(e, p, row, step.i)}, b[2] = {slow_step_of_b(e, p, step.i)};
+    slow_products(e, p, a[0], b[0], scale, sum);
     if (p->is_cut) {
         a[1] = low_a(e, a[0]);
         b[1] = low_b(e, b[0]);
-        slow_products(e, a[0], b[1], NULL, sum);
-        slow_products(e, a[1], b[1], NULL, sum);
-        slow_products(e, a[1], b[0], NULL, sum);
+        slow_products(e, p, a[0], b[1], NULL, sum);
+        slow_products(e, p, a[1], b[1], NULL, sum);
+        slow_products(e, p, a[1], b[0], NULL, sum);
         slow_whole_products(e, a, b, whole);
     }
     for (int j = 0; j < 2; j++) em_loop_next(e, before[j], sum[j]);

@@ -2,7 +2,7 @@
 #ifndef JIT_AMX_H
 #define JIT_AMX_H
 /* Products of matrices by tile registers (AMX), for kernels that have an operand in rows of words along k and the other
- * as words of 32 columns: contract_amx.c, attention_amx.c. A kernel configures them when rows change, and
+ * as words of 32 columns: contract_amx.c, window_amx.c, attention_amx.c. A kernel configures them when rows change, and
  * releases them behind the last product. (Configuring takes 167 cycles, as long as the products of ten tiles; measured.) */
 #include "jit/emit.h"
 
@@ -17,6 +17,8 @@ typedef struct amx_product {
      * [words][AMX_COLUMNS], b_row bytes from one word's columns to the next one's (0: AMX_LINE_BYTES). */
     LLVMValueRef a, a_row, a_step, b;
     int b_row;
+    /* Where not NULL: where each step of operand 1 lies, an i64 of bytes behind b; its words are b_pitch bytes apart. */
+    LLVMValueRef table, b_pitch;
     LLVMValueRef a_stays; /* i1: operand 0 is read again soon, from L1, or with its neighbours */
     LLVMValueRef
         more[2]; /* NULL, or what is multiplied with operand 0 too, after operand 1 in each step, into the same sums */

@@ -48,6 +48,7 @@ jit_sources += %D%/map_transpose.c
 jit_sources += %D%/parts.c
 jit_sources += %D%/window.c
 jit_sources += %D%/window_channels.c
+jit_sources += %D%/window_amx.c
 jit_sources += %D%/window_channel_tile.c
 jit_sources += %D%/window_pads.c
 jit_sources += %D%/window_pairs.c

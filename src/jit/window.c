@@ -69,12 +69,16 @@ static void set_values(window *w) {
     w->elements = w->kk = em_mul(e, w->has_pairs ? w->taken : window_channel_words(w), w->places);
     if (w->has_pairs) w->kk = LLVMBuildLShr(e->b, em_add(e, w->kk, num(w, 1)), num(w, 1), "");
     w->sums_pitch = w->nr * w->turns;
+    w->pitch = e->stride[w->operand][w->dim_y];
+    if (w->is_tiled) {
+        window_set_tiled(w);
+        return;
+    }
     const LLVMValueRef table_bytes = round_up(w, em_mul(e, em_add(e, w->kk, num(w, ir_window_ahead(w->k))), num(w, 8)));
     w->table = w->is_slab ? em_gep(e, e->scratch, e->t_i8, num(w, IR_SLAB_HEAD)) : e->scratch;
     w->panel_table = em_gep(e, w->table, e->t_i8, table_bytes);
     w->tile = em_gep(e, w->panel_table, e->t_i8, table_bytes);
     w->panel = element(w, w->tile, num(w, window_tile_elements(w) * (w->turns > 1 ? 2 * w->turns : 1)));
-    w->pitch = e->stride[w->operand][w->dim_y];
     w->weight_base = e->base[w->weights];
     w->weight_pitch = e->stride[w->weights][w->dim_m];
     if (w->k->is_by_channel) {
@@ -759,6 +763,7 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     w->dot = ir_kernel_window_dot(w->k);
     w->group = ir_dots[w->dot].group;
     w->has_pairs = w->dot == IR_DOT_BF16;
+    w->is_tiled = ir_dot_is_tile(w->dot);
     if (w->has_pairs) {
         if (!ir_window_pairs_of(w->k, &w->pairs))
             return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "a window kernel has no such words of bf16");
@@ -766,8 +771,8 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     }
     w->channels = w->is_slab ? ir_kernel_window_channels(w->k) : -1;
     if (w->is_slab) w->step = 1;
-    if (w->n_k > MAX_K || w->nr % w->v_lanes || w->nv > 8 || (w->mr > 16 && !w->k->is_by_channel) ||
-        w->mr * w->nv > WINDOW_MAX_TILE)
+    if (w->n_k > MAX_K || w->nr % w->v_lanes || w->nv > 8 ||
+        (!w->is_tiled && ((w->mr > 16 && !w->k->is_by_channel) || w->mr * w->nv > WINDOW_MAX_TILE)))
         return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "window kernel: tile %d x %d does not fit level %s", w->mr, w->nr,
                        e->level->name);
     w->t_acc = em_scalar_type(e, w->acc);
@@ -779,6 +784,12 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
         return FUSOR_OK;
     }
     FU_TRY(window_emit_band(w, err));
+    if (w->is_tiled) {
+        window_emit_finish(w);
+        window_emit_tiled(w);
+        em_demote(e);
+        return FUSOR_OK;
+    }
     if (w->k->is_by_channel) {
         window_emit_finish(w);
         window_emit_channels(w);

@@ -4,7 +4,7 @@
 /* What the files of the window kernel share: window.c (the kernel), window_tile.c (the register tile), window_row.c
  * (sums that go from it to the outputs), window_pack.c (panels), window_slab.c (the operand within its pads, weights of
  * other types), window_channels.c (lanes along the channels), window_channel_tile.c (their register tile),
- * window_pads.c (what that leaves out), window_phases.c (transposed ones), window_pairs.c (words of bf16),
+ * window_amx.c (tile registers), window_pads.c (what that leaves out), window_phases.c (transposed ones), window_pairs.c (words of bf16),
  * window_depthwise.c (one channel a group), window_band.c (a map behind it). */
 #include "jit/emit.h"
 
@@ -43,6 +43,7 @@ typedef struct window {
     bool is_slab, packs, adds; /* the kernel has axes; ir_kernel_window_packs, .._adds */
     ir_dot dot;
     int group, channels;     /* channels: a dim */
+    bool is_tiled;           /* ir_window_is_tiled */
     bool has_pairs, is_slow; /* window_pairs.c; is_slow: by fma */
     ir_window_pairs pairs;
     LLVMValueRef elements;                              /* of K, of which kk counts words */
@@ -98,6 +99,11 @@ static inline LLVMValueRef axis_size(const window *w, const ir_kaxis *a) {
 /* Channels of the operand, or words of `group` of them; not of pairs. */
 static inline LLVMValueRef window_channel_words(const window *w) {
     if (w->group == 1) return w->taken;
+    if (w->is_tiled) { /* of whole steps */
+        LLVMValueRef step = em_i64s(w->e, ir_dots[w->dot].step), words = em_i64s(w->e, ir_dots[w->dot].step / w->group);
+        LLVMValueRef steps = LLVMBuildUDiv(w->e->b, em_sub(w->e, em_add(w->e, w->taken, step), em_i64s(w->e, 1)), step, "");
+        return em_mul(w->e, steps, words);
+    }
     LLVMValueRef more = em_i64s(w->e, w->group - 1), group = em_i64s(w->e, w->group);
     return LLVMBuildUDiv(w->e->b, em_add(w->e, w->taken, more), group, "");
 }
@@ -242,6 +248,9 @@ LLVMValueRef window_sum_of_row(window *w, LLVMValueRef row);
 /* e->lanes weights, `step` elements apart, from element `off` on, as sums are. */
 LLVMValueRef window_weights_at(window *w, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask);
 LLVMValueRef window_weights_row(window *w, LLVMValueRef row); /* where row number `row` begins */
+/* e->lanes words of weights of channels that follow one another, w->places elements apart, from element `off` on; the
+ * channels that are left of the first word. */
+LLVMValueRef window_weight_words(window *w, LLVMValueRef off, LLVMValueRef left);
 /* Row `first` + i (i < rows) of weights, as words or converted, at dst + i * kk. */
 void window_emit_weight_rows(window *w, LLVMValueRef first, LLVMValueRef rows, LLVMValueRef dst);
 
@@ -326,6 +335,10 @@ LLVMValueRef window_is_slow(window *w, LLVMValueRef exponents, LLVMValueRef coun
 LLVMValueRef window_tell_slow(window *w, LLVMValueRef is_slow); /* in scratch, for a tile: where */
 /* At the begin of tile f: where it is told so at `at`, by_fma is called instead. */
 void window_leave_if_slow(window *w, window_function f, LLVMValueRef by_fma, LLVMValueRef at, LLVMValueRef *in, int n);
+
+/* ---- window_amx.c ---- */
+void window_set_tiled(window *w);  /* where what it has lies */
+void window_emit_tiled(window *w); /* the whole kernel, but for FINISH */
 
 /* ---- window_phases.c ---- */
 void window_find_phases(window *w);

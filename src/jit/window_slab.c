@@ -61,7 +61,7 @@ window_slab window_slab_of(window *w, LLVMValueRef rows) {
         s.extent[i] = em_add(e, count, em_select(e, s.is_by_place[i], zero, more));
     }
     s.plane = em_mul(e, s.extent[0], s.extent[1]);
-    if (w->k->is_by_channel) { /* as ir_kernel_slab_bytes: an odd number of lines */
+    if (w->k->is_by_channel || w->is_tiled) { /* as ir_kernel_slab_bytes: an odd number of lines */
         const int64_t line = EM_LINE_BYTES / w->bytes;
         LLVMValueRef lines = window_divide_up(w, s.plane, num(w, line));
         s.plane = em_mul(e, em_or(e, lines, num(w, 1)), num(w, line));
@@ -73,6 +73,7 @@ window_slab window_slab_of(window *w, LLVMValueRef rows) {
         LLVMValueRef lo = em_min(e, em_max(e, begin, zero), s.extent[1]),
                      hi = em_min(e, em_max(e, em_add(e, begin, size), lo), s.extent[1]);
         LLVMValueRef shared = em_add(e, em_sub(e, hi, lo), em_max(e, lo, em_sub(e, s.extent[1], hi)));
+        if (w->is_tiled) shared = em_max(e, shared, w->columns); /* rows are one line */
         s.pitch = em_select(e, s.is_by_place[1], s.pitch, shared);
     }
     return s;
@@ -120,6 +121,18 @@ static LLVMValueRef element_at(window *w, const source *s) {
 }
 
 /* The elements or words that begin at s->off, as the accumulator type, at the current width. */
+static bool has_words_of_halves(const window *w) { return w->is_tiled && ir_is_float(w->acc); }
+
+/* Elements of a word: of halves the bits, which are those of f32 that were converted from them, too. */
+static LLVMValueRef part_of_word(window *w, const source *s) {
+    emit *e = w->e;
+    LLVMValueRef x = element_at(w, s);
+    if (!has_words_of_halves(w)) return x;
+    const ir_dtype half = w->dot == IR_DOT_TILE_F16 ? FUSOR_F16 : FUSOR_BF16;
+    return LLVMBuildBitCast(e->b, em_half_bits(e, half, em_cast(e, x, w->k->inst[s->inst].dtype, FUSOR_F32)),
+                            em_vec(e, e->t_i16), "");
+}
+
 static LLVMValueRef value_at(window *w, const source *s) {
     emit *e = w->e;
     const ir_dtype t = w->k->inst[s->inst].dtype;
@@ -132,20 +145,20 @@ static LLVMValueRef value_at(window *w, const source *s) {
         at.off = em_add(e, s->off, em_mul(e, s->apart, num(w, g)));
         if (g) { /* there are channels enough but in the last word */
             em_branch b = em_if(e, there);
-            LLVMValueRef some = element_at(w, &at);
+            LLVMValueRef some = part_of_word(w, &at);
             LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
             em_endif(e, &b);
             x = LLVMBuildPhi(e->b, LLVMTypeOf(some), "");
             LLVMValueRef zero = LLVMConstNull(LLVMTypeOf(some));
             LLVMAddIncoming(x, (LLVMValueRef[]){some, zero}, (LLVMBasicBlockRef[]){from, b.other}, 2);
-        } else x = element_at(w, &at);
+        } else x = part_of_word(w, &at);
         if (w->dot == IR_DOT_I16)
             x = ir_is_signed(t) ? LLVMBuildSExt(e->b, x, half, "") : LLVMBuildZExt(e->b, x, half, "");
         x = LLVMBuildZExt(e->b, x, word, "");
         if (g) x = em_shl(e, x, g * 32 / w->group);
         sum = em_or(e, sum, x);
     }
-    return sum;
+    return LLVMBuildBitCast(e->b, sum, em_vec(e, w->t_acc), "");
 }
 
 static void store(window *w, LLVMValueRef x, LLVMValueRef dst, LLVMValueRef mask) {
@@ -201,6 +214,15 @@ static LLVMValueRef bits_at(window *w, source *s) {
     return LLVMBuildBitCast(w->e->b, value_at(w, s), em_vec(w->e, w->e->t_i32), "");
 }
 
+static bool has_exponents(const window *w) { return ir_dots[w->dot].heads[0] != 0; }
+
+static void keep_least(window *w, const plane *p, LLVMValueRef least) {
+    emit *e = w->e;
+    LLVMValueRef all = LLVMBuildLoad2(e->b, window_halves(w), p->least, "");
+    all = LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntULT, least, all, ""), least, all, "");
+    LLVMBuildStore(e->b, all, p->least);
+}
+
 /* Rows begin .. end - 1 of a vector of columns, of words of bf16. */
 static void emit_pairs(window *w, const source *s, const plane *p, LLVMValueRef column, LLVMValueRef mask,
                        LLVMValueRef begin, LLVMValueRef end) {
@@ -221,9 +243,7 @@ static void emit_pairs(window *w, const source *s, const plane *p, LLVMValueRef 
     word = LLVMBuildBitCast(e->b, word, w->t_vec, "");
     store(w, word, element(w, p->dst, em_add(e, em_mul(e, r.i, p->pitch), column)), mask);
     em_end(e, &r);
-    LLVMValueRef all = LLVMBuildLoad2(e->b, window_halves(w), p->least, "");
-    all = LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntULT, least, all, ""), least, all, "");
-    LLVMBuildStore(e->b, all, p->least);
+    keep_least(w, p, least);
 }
 
 /* Vectors of columns, each of all rows: their masks are made once. */
@@ -240,10 +260,15 @@ static void emit_columns(window *w, source *s, const plane *p) {
     } else {
         s->mask = mask_from_to(w, l.i, p->lo, p->hi);
         em_loop r = em_for(e, begin, end, one);
+        LLVMValueRef least = NULL, x;
+        if (has_exponents(w)) least = em_loop_phi(e, &r, LLVMConstAllOnes(window_halves(w)));
         s->off = em_add(e, em_add(e, off, em_mul(e, l.i, s->step)), em_mul(e, r.i, p->down));
         if (w->group == 1) prefetch(w, s, s->apart);
-        store_value(w, value_at(w, s), element(w, p->dst, em_add(e, em_mul(e, r.i, p->pitch), l.i)), mask);
+        x = value_at(w, s);
+        if (least) em_loop_next(e, least, window_least_of(w, least, x));
+        store_value(w, x, element(w, p->dst, em_add(e, em_mul(e, r.i, p->pitch), l.i)), mask);
         em_end(e, &r);
+        if (least) keep_least(w, p, least);
     }
     zeros(w, p, end, p->rows, l.i, mask);
     em_end(e, &l);
@@ -368,7 +393,7 @@ void window_emit_slab(window *w) {
     const ir_kaxis *x = axis_of(w, 2), *y = axis_of(w, 1), *z = axis_of(w, 0);
     source from = {.inst = w->k->inst[w->matmul].in[1], .step = em_mul(e, num(w, part_stride(w, x)), run[2])};
     from.apart = w->channels >= 0 ? e->stride[w->operand][w->channels] : zero;
-    LLVMValueRef words = w->k->has_last  ? one
+    LLVMValueRef words = w->k->has_last ? one
                          : w->has_pairs ? window_pair_planes(w)
                                         : window_channel_words(w),
                  plane_at = zero;
@@ -376,7 +401,7 @@ void window_emit_slab(window *w) {
     LLVMValueRef missing = em_mul(e, em_sub(e, in[4], in[5]), num(w, y ? y->stride / part_stride(w, y) : 1));
     plane p = {.pitch = s.pitch, .extent = s.extent[1], .rows = em_sub(e, s.extent[0], missing)};
     p.down = em_mul(e, num(w, part_stride(w, y)), run[1]);
-    if (w->has_pairs) {
+    if (has_exponents(w)) {
         p.least = em_alloca(e, window_halves(w), 64);
         LLVMBuildStore(e->b, LLVMConstAllOnes(window_halves(w)), p.least);
     }
@@ -406,6 +431,11 @@ void window_emit_slab(window *w) {
     within(w, origin_y, size[1], part_stride(w, y), p.rows, &p.lo_y, &p.hi_y);
     p.lo_y = em_select(e, in_z, p.lo_y, p.rows); /* an outer place in the pads: zeros */
     p.hi_y = em_select(e, in_z, p.hi_y, p.rows);
+    if (w->is_tiled) { /* words behind the last channel: zeros */
+        LLVMValueRef is_there = em_icmp(e, LLVMIntSGT, from.count, zero);
+        p.lo_y = em_select(e, is_there, p.lo_y, p.rows);
+        p.hi_y = em_select(e, is_there, p.hi_y, p.rows);
+    }
     if (w->has_pairs) {
         LLVMValueRef next_z = em_add(e, at_z, by[2]), is_there = em_icmp(e, LLVMIntSLT, by[3], from.count);
         if (z) is_there = em_and(e, is_there, em_icmp(e, LLVMIntULT, next_z, size[0]));
@@ -425,7 +455,7 @@ void window_emit_slab(window *w) {
     em_end(e, &ly);
     em_end(e, &lz);
     em_end(e, &lc);
-    if (w->has_pairs)
+    if (has_exponents(w))
         em_store_least_exponent(e, LLVMBuildLoad2(e->b, window_halves(w), p.least, ""), window_slab_exponent(w));
     e->lanes = lanes;
     window_end(w, o);
@@ -460,6 +490,12 @@ LLVMValueRef window_sum_of_row(window *w, LLVMValueRef row) {
     em_loop_next(e, sum, next);
     em_end(e, &l);
     return sum;
+}
+
+LLVMValueRef window_weight_words(window *w, LLVMValueRef off, LLVMValueRef left) {
+    source from = {.inst = w->k->inst[w->matmul].in[0], .off = off, .apart = w->places, .count = left};
+    from.step = em_mul(w->e, num(w, w->group), w->places);
+    return value_at(w, &from);
 }
 
 LLVMValueRef window_weights_at(window *w, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask) {

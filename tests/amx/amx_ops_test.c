@@ -26,15 +26,15 @@ static bool choose_target(int i, uint32_t levels, const char *text, ir_target *o
     return true;
 }
 static bool is_contraction(const char *text) {
-    static const char *const ops[] = {"matmul(", "einsum(", "_cell(", "attention("};
-    for (int i = 0; i < 4; i++)
+    static const char *const ops[] = {"matmul(", "einsum(", "_cell(", "attention(", "conv("};
+    for (int i = 0; i < 5; i++)
         if (strstr(text, ops[i])) return true;
     return false;
 }
 #define IS_FOR_US(size) is_contraction(text)
 #define IS_TYPE_FOR_US(op, t)                                                                                          \
     ((ir_ops[op].kind == IR_KIND_CONTRACT || ir_ops[op].kind == IR_KIND_EINSUM || ir_ops[op].kind == IR_KIND_CELL ||   \
-      ir_ops[op].kind == IR_KIND_ATTENTION) &&                                                                         \
+      ir_ops[op].kind == IR_KIND_ATTENTION || ir_ops[op].kind == IR_KIND_CONV) &&                                      \
      (ir_is_half(t) || ir_dtypes[t].bytes == 1))
 #define N_FUSIONS(...) 2
 #include "../diff/ops_test.c"
@@ -189,6 +189,71 @@ Test(tiles, attention, .timeout = 600) {
               (int64_t[4]){queries[r % 4], keys[r / 4 % 8], heads[r / 32 % 8], 1 + (int64_t)(r / 256 % 40)},
               i % 4 ? one_thread : many_threads, i % 9 == 6, ALL_LEVELS);
         if (form < 3 && i < 72 && !amx_has_hardware()) cr_assert_gt(amx_count(AMX_PRODUCT), before, "%s", text);
+    }
+    rt_cache_close(cache);
+}
+
+/* Edges of tiles in channels and columns, of steps in channels and places; strides, pads, dilations, groups, one to
+ * three axes; what is behind a convolution, and operands that another kernel converts. */
+Test(tiles, convolutions, .timeout = 600) {
+    static const char *const forms[] = {
+        "func @f(%x: X[A, 32, B, C], %w: W[32, 32, 3, 3]) -> T[A, 32, B, C] { %r = conv(%x, %w, pads=[1, 1, 1, 1]) "
+        "return "
+        "%r }",
+        "func @f(%x: X[A, 40, B, C], %w: W[17, 40, 1, 1], %b: T[17]) -> T[A, 17, B, C] { %r = conv(%x, %w, %b) %s = "
+        "relu(%r) return %s }",
+        "func @f(%x: X[A, 70, 9, 13], %w: W[33, 70, 3, 2], %b: T[33]) -> T[A, 33, 4, 7] { %r = conv(%x, %w, %b, "
+        "strides=[2, 2], pads=[0, 1, 0, 1]) return %r }",
+        "func @f(%x: X[2, 128, B, C], %w: W[48, 64, 3, 3], %y: T[2, 48, B, C]) -> T[2, 48, B, C] { %r = conv(%x, %w, "
+        "groups=2, pads=[2, 2, 2, 2], dilations=[2, 2]) %s = add(%r, %y) %t = relu(%s) return %t }",
+        "func @f(%x: X[A, 33, 100], %w: W[64, 33, 5]) -> T[A, 64, 96] { %r = conv(%x, %w) return %r }",
+        "func @f(%x: X[1, 32, 5, 6, 7], %w: W[16, 32, 2, 3, 2]) -> T[1, 16, 5, 6, 4] { %r = conv(%x, %w, pads=[1, 1, "
+        "0, 0, "
+        "1, 1], strides=[1, 1, 2]) return %r }",
+        "func @f(%x: X[A, 100, 7, 7], %w: W[100, 100, 7, 7]) -> T[A, 100, 1, 1] { %r = conv(%x, %w) return %r }",
+        "func @f(%x: X[1, 32, 3, 3], %w: W[32, 32, 5, 3]) -> T[1, 32, 7, 19] { %r = conv(%x, %w, pads=[4, 9, 4, 9]) "
+        "return "
+        "%r }",
+        "func @f(%x: X[A, 64, 16, 20], %w: W[32, 64, 3, 3]) -> T[A, 32, 7, 9] { %r = conv(%x, %w) %s = max_pool(%r, "
+        "kernel=[2, 2], strides=[2, 2]) return %s }",
+    };
+    /* the same bits where a conversion is a kernel's of its own, or of another program */
+    static const char *const halves[] = {
+        "func @f(%x: X[A, 32, B, C], %w: X[32, 32, 3, 3]) -> (f32[A, 32, B, C], f32[A, 32, B, C]) { %u = cast(%x, f32) "
+        "%v = cast(%w, f32) %r = conv(%u, %v, pads=[1, 1, 1, 1]) return %r, %u }",
+        "func @f(%x: X[A, 32, B, C], %w: X[32, 32, 1, 3], %z: X[40, 32, 1, 3]) -> (f32[A, 32, B, C], X[A, 40, B, C]) { "
+        "%u = neg(%x) %r = conv(%u, %w, pads=[0, 1, 0, 1], dtype=f32) %s = conv(%u, %z, pads=[0, 1, 0, 1]) return %r, "
+        "%s "
+        "}",
+    };
+    static const char *const types[][3] = {{"bf16", "bf16", "bf16"}, {"f16", "f16", "f16"}, {"u8", "i8", "i32"},
+                                           {"i8", "u8", "i32"},      {"i8", "i8", "i32"},   {"u8", "u8", "i32"}};
+    enum { FORMS = sizeof forms / sizeof *forms, TYPES = sizeof types / sizeof *types };
+    ir_target target;
+    if (!choose_target(0, 0, "", &target)) cr_skip_test("no AVX-512");
+    if (!begin()) return;
+    for (int i = 0; i < FORMS * TYPES + 8; i++) {
+        const char *const form = i < FORMS * TYPES ? forms[i % FORMS] : halves[i % 2];
+        const char *const *type = types[i < FORMS * TYPES ? i / FORMS : i / 2 % 2];
+        char text[600];
+        int n = 0;
+        for (const char *p = form; *p; p++) {
+            const int at = *p == 'X' ? 0 : *p == 'W' ? 1 : 2;
+            if (strchr("XWT", *p) && p[1] == '[') n += snprintf(text + n, sizeof text - (size_t)n, "%s", type[at]);
+            else text[n++] = *p;
+        }
+        text[n] = 0;
+        const bool is_float = ir_is_float(ir_dtype_parse(type[2], strlen(type[2])));
+        const uint64_t r = mix((uint64_t)i + 77);
+        const int64_t size[4] = {1 + (int64_t)(r % 3), 1 + (int64_t)(r / 8 % 12), 1 + (int64_t)(r / 256 % 40), 1};
+        const long before = amx_count(AMX_PRODUCT);
+        check(text, (domain){-1, 1, SPECIAL_NONE, !is_float}, size, i % 4 ? one_thread : many_threads, false,
+              ALL_LEVELS);
+        if (!amx_has_hardware() && strcmp(type[0], "f16")) cr_assert_gt(amx_count(AMX_PRODUCT), before, "%s", text);
+        if (is_float && i % 3 == 0)
+            check(text, (domain){-1, 1, SPECIAL_SOME, false}, size, one_thread, false, ALL_LEVELS);
+        if (is_float && i % 3 == 1)
+            check(text, (domain){-3e-38, 3e-38, SPECIAL_NONE, false}, size, one_thread, false, ALL_LEVELS);
     }
     rt_cache_close(cache);
 }

@@ -382,7 +382,7 @@ Test(conv, one_place_of_last_channels_is_a_product) {
     cr_expect(!is_product("[0, 3, 1, 2]", ", pads=[0, 1, 0, 0]", "%y"));
 }
 
-/* Where there are tiles, products of pairs of bf16 are slower than fma, and the bits are the same. */
+/* Where there are tiles and those do not serve, products of pairs of bf16 are slower than fma, and the bits are the same. */
 Test(conv, pairs_of_bf16_are_for_cpus_without_tiles) {
     const ir_target pairs = {IR_LEVEL_V4, IR_FEATURE_BF16}, tiles = {IR_LEVEL_V4, IR_FEATURE_BF16 | IR_FEATURE_AMXBF16};
     cr_expect_eq(ir_window_dot(pairs, FUSOR_BF16, FUSOR_BF16, FUSOR_F32), IR_DOT_BF16);

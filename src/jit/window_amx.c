@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* window_amx.c: convolutions by tile registers (AMX; the TILE_ form of ir/kernel.h): channels are rows of tiles, columns
+ * of the result their columns, and K is places, then channels.
+ *
+ *   weights        phase 0: panels of 32 channels, packed as tiles of operand 0
+ *   slab           window_slab.c: a plane for each word of channels. A tile of operand 1 is a line of 16 planes, at the
+ *                  place that it is of: nothing is copied for each place
+ *   tile of work   rows of an image, as one line with what lies between them; its panels of 32 columns meet all
+ *                  channels of a part that stays in L2 (IR_TUNE_WINDOW_CHANNELS)
+ *   sums           amx.c, in scratch, a K block after the other; then FINISH, by rows (window.c)
+ *
+ * Where bf16 could be subnormal, which the instruction takes for 0, the same sums in the same order are made by fma. */
+#include "jit/amx.h"
+#include "jit/window.h"
+
+enum { TILE_BYTES = AMX_COLUMNS * AMX_ROW_BYTES, SUMS_BYTES = AMX_COLUMNS * AMX_LINE_BYTES, WORD_BYTES = 4 };
+
+static LLVMValueRef behind(window *w, LLVMValueRef at, LLVMValueRef bytes) {
+    return em_gep(w->e, at, w->e->t_i8, bytes);
+}
+static bool has_exponents(const window *w) { return ir_dots[w->dot].heads[0] != 0; }
+
+static LLVMValueRef panels_made(window *w) { return window_divide_up(w, w->e->size[w->dim_m], num(w, w->mr)); }
+static LLVMValueRef steps_of(window *w) { return em_lshr(w->e, w->kk, 4); } /* a step has AMX_SIDE words */
+
+/* Of the batches that weights vary along, the number of this one. */
+static LLVMValueRef part_of_weights(window *w, LLVMValueRef *index) {
+    emit *e = w->e;
+    LLVMValueRef part = num(w, 0);
+    for (int d = 0; d < w->n_batch; d++)
+        if (w->k->buffer[w->weights].stride[d] != 0) part = em_add(e, em_mul(e, part, e->size[d]), index[d]);
+    return part;
+}
+
+void window_set_tiled(window *w) {
+    emit *e = w->e;
+    LLVMValueRef panels = panels_made(w);
+    for (int d = 0; d < w->n_batch; d++)
+        if (w->k->buffer[w->weights].stride[d] != 0) panels = em_mul(e, panels, e->size[d]);
+    LLVMValueRef table_bytes = em_and(e, em_add(e, em_mul(e, steps_of(w), num(w, 8)), num(w, 63)), num(w, -64));
+    w->table = behind(w, e->scratch, num(w, IR_SLAB_HEAD));
+    w->tile = behind(w, w->table, table_bytes);
+    w->slab = behind(w, w->tile, num(w, 2 * SUMS_BYTES));
+    w->weight_base = e->shared;
+    w->first_sums = behind(w, e->shared, em_mul(e, em_mul(e, panels, w->kk), num(w, (int64_t)w->mr * WORD_BYTES)));
+}
+
+/* Where the first word of each step is in the slab. */
+static void emit_table(window *w, const window_slab *slab) {
+    emit *e = w->e;
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), at = zero, of_axis[IR_KERNEL_MAX_AXES] = {0};
+    em_loop l[IR_KERNEL_MAX_AXES];
+    for (int i = 0; i < w->k->n_axes; i++) {
+        LLVMValueRef places = w->k->axis[i].place < 0 ? one : e->size[w->k->axis[i].place];
+        l[i] = em_for(e, zero, places, one);
+        of_axis[i] = l[i].i;
+        at = em_add(e, em_mul(e, at, places), l[i].i);
+    }
+    LLVMValueRef words = window_channel_words(w);
+    em_loop lc = em_for(e, zero, words, num(w, AMX_SIDE));
+    LLVMValueRef step = em_lshr(e, em_add(e, em_mul(e, at, words), lc.i), 4);
+    LLVMBuildStore(e->b, window_slab_place(w, slab, lc.i, of_axis), em_gep(e, w->table, e->t_i64, step));
+    em_end(e, &lc);
+    for (int i = w->k->n_axes - 1; i >= 0; i--) em_end(e, &l[i]);
+}
+
+/* ---- weights ---- */
+/* Stores words (e->lanes of them) from number `word` on of a row of the tiles at `row`. */
+static void put_words(window *w, LLVMValueRef x, LLVMValueRef row, LLVMValueRef word) {
+    emit *e = w->e;
+    LLVMValueRef step = em_mul(e, em_lshr(e, word, 4), num(w, TILE_BYTES)),
+                 within = em_and(e, word, num(w, AMX_SIDE - 1));
+    LLVMValueRef at = em_add(e, step, em_mul(e, within, num(w, WORD_BYTES)));
+    em_store_ptr(e, FUSOR_I32, x, behind(w, row, at), NULL, WORD_BYTES);
+}
+
+/* Row `to` of the panel's tiles: the weights from element `off` on, `places` elements from channel to channel. Whole
+ * steps, then words one by one, then zeros. */
+static void pack_row(window *w, LLVMValueRef off, LLVMValueRef to) {
+    emit *e = w->e;
+    LLVMValueRef zero = num(w, 0), group = num(w, w->group), words = window_channel_words(w);
+    LLVMValueRef whole = em_and(e, LLVMBuildUDiv(e->b, w->taken, group, ""), num(w, -AMX_SIDE));
+    LLVMValueRef begin[3] = {zero, whole, window_divide_up(w, w->taken, group)}, end[3] = {whole, begin[2], words};
+    em_loop lp = em_for(e, zero, w->places, num(w, 1));
+    LLVMValueRef from = em_add(e, off, lp.i),
+                 row = behind(w, to, em_mul(e, em_mul(e, lp.i, em_lshr(e, words, 4)), num(w, TILE_BYTES)));
+    for (int i = 0; i < 3; i++) {
+        e->lanes = i ? 1 : AMX_SIDE;
+        em_loop l = em_for(e, begin[i], end[i], num(w, e->lanes));
+        LLVMValueRef channel = em_mul(e, l.i, group), left = i ? em_sub(e, w->taken, channel) : group;
+        LLVMValueRef x = i == 2 ? LLVMConstNull(e->t_i32)
+                                : window_weight_words(w, em_add(e, from, em_mul(e, channel, w->places)), left);
+        put_words(w, x, row, l.i);
+        em_end(e, &l);
+    }
+    em_end(e, &lp);
+}
+
+/* WEIGHTS: (args, begin, end): phase 0, panels begin .. end - 1. */
+static void emit_weights(window *w) {
+    emit *e = w->e;
+    LLVMTypeRef parameter[3] = {e->t_ptr, e->t_i64, e->t_i64};
+    window_outer *o = window_begin(w, WEIGHTS, "weights", parameter, 3);
+    const int lanes = e->lanes;
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), mr = num(w, w->mr), m = e->size[w->dim_m], panels = panels_made(w),
+                 bytes = em_mul(e, steps_of(w), num(w, TILE_BYTES));
+    em_loop l = em_for(e, LLVMGetParam(e->fn, 1), LLVMGetParam(e->fn, 2), one);
+    LLVMValueRef part = LLVMBuildUDiv(e->b, l.i, panels, ""), panel = LLVMBuildURem(e->b, l.i, panels, ""),
+                 m0 = em_mul(e, panel, mr), rows = em_min(e, mr, em_sub(e, m, m0)),
+                 to = behind(w, w->weight_base, em_mul(e, l.i, bytes));
+    em_branch some = em_if(e, em_icmp(e, LLVMIntSLT, rows, mr)); /* rows that are not there are zeros */
+    em_loop z = em_for(e, zero, bytes, num(w, AMX_ROW_BYTES));
+    LLVMValueRef none = LLVMConstNull(LLVMVectorType(e->t_i32, AMX_SIDE));
+    LLVMSetAlignment(LLVMBuildStore(e->b, none, behind(w, to, z.i)), AMX_ROW_BYTES);
+    em_end(e, &z);
+    em_endif(e, &some);
+    em_loop r = em_for(e, zero, rows, one);
+    LLVMValueRef row = em_add(e, em_add(e, em_mul(e, part, m), m0), r.i);
+    pack_row(w, window_weights_row(w, row), behind(w, to, em_mul(e, r.i, num(w, AMX_ROW_BYTES))));
+    em_end(e, &r);
+    if (has_exponents(w))
+        window_store_exponent(w, to, em_mul(e, steps_of(w), mr), num(w, AMX_SIDE), element(w, w->first_sums, l.i));
+    em_end(e, &l);
+    e->lanes = lanes;
+    window_end(w, o);
+}
+
+/* ---- the tile ---- */
+enum { WEIGHTS_AT, OPERAND, PITCH, TABLE, STEPS, SUMS, COLUMNS, ROWS, IS_SLOW, PARAMETERS };
+
+static const char *product_name(const window *w) {
+    if (w->dot == IR_DOT_TILE_BF16) return "llvm.x86.tdpbf16ps";
+    if (w->dot == IR_DOT_TILE_F16) return "llvm.x86.tdpfp16ps";
+    const ir_kinst *mm = &w->k->inst[w->matmul];
+    const bool is_signed[2] = {ir_is_signed(w->k->inst[mm->in[0]].dtype), ir_is_signed(w->k->inst[mm->in[1]].dtype)};
+    return is_signed[0] ? (is_signed[1] ? "llvm.x86.tdpbssd" : "llvm.x86.tdpbsud")
+                        : (is_signed[1] ? "llvm.x86.tdpbusd" : "llvm.x86.tdpbuud");
+}
+
+static void multiply(window *w, const amx_product *p, LLVMValueRef is_slow) {
+    emit *e = w->e;
+    em_branch slow = {0};
+    if (has_exponents(w)) {
+        slow = em_if(e, is_slow);
+        amx_multiply_bf16_slowly(e, p);
+        em_else(e, &slow);
+    }
+    amx_multiply(e, p);
+    if (has_exponents(w)) em_endif(e, &slow);
+}
+
+/* The sums of a later K block, which are behind those before, are added to them. */
+static void add_block(window *w, LLVMValueRef sums) {
+    emit *e = w->e;
+    em_loop l = em_for(e, num(w, 0), num(w, SUMS_BYTES), num(w, AMX_ROW_BYTES));
+    LLVMValueRef to = behind(w, sums, l.i), x = window_load_vector(w, behind(w, to, num(w, SUMS_BYTES)));
+    LLVMValueRef before = window_load_vector(w, to);
+    x = ir_is_float(w->acc) ? em_fadd(e, before, x) : em_add(e, before, x);
+    LLVMSetAlignment(LLVMBuildStore(e->b, x, to), AMX_ROW_BYTES);
+    em_end(e, &l);
+}
+
+static void emit_tile(window *w) {
+    emit *e = w->e;
+    LLVMTypeRef parameter[PARAMETERS] = {e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_i64,
+                                         e->t_ptr, e->t_i64, e->t_i64, e->t_i1};
+    window_outer *o = window_begin(w, TILE, "tile", parameter, PARAMETERS);
+    LLVMValueRef in[PARAMETERS], zero = num(w, 0), side = num(w, AMX_SIDE);
+    const int64_t block = w->kb / ir_dots[w->dot].step;
+    LLVMGetParams(e->fn, in);
+    amx_product p = {.name = product_name(w),
+                     .rows = in[ROWS],
+                     .is_high = em_icmp(e, LLVMIntSGT, in[ROWS], side),
+                     .is_wide = em_icmp(e, LLVMIntSGT, in[COLUMNS], side),
+                     .a_row = num(w, AMX_ROW_BYTES),
+                     .a_step = num(w, TILE_BYTES),
+                     .b = in[OPERAND],
+                     .b_pitch = in[PITCH],
+                     .a_stays = LLVMConstInt(e->t_i1, 1, 0)};
+    em_loop l = em_for(e, zero, in[STEPS], num(w, block));
+    LLVMValueRef is_first = em_icmp(e, LLVMIntEQ, l.i, zero);
+    p.a = behind(w, in[WEIGHTS_AT], em_mul(e, l.i, num(w, TILE_BYTES)));
+    p.table = em_gep(e, in[TABLE], e->t_i64, l.i);
+    p.words = em_shl(e, em_min(e, em_sub(e, in[STEPS], l.i), num(w, block)), 4);
+    p.to = em_select(e, is_first, in[SUMS], behind(w, in[SUMS], num(w, SUMS_BYTES)));
+    multiply(w, &p, in[IS_SLOW]);
+    em_branch later = em_if(e, LLVMBuildNot(e->b, is_first, ""));
+    add_block(w, in[SUMS]);
+    em_endif(e, &later);
+    em_end(e, &l);
+    window_end(w, o);
+}
+
+/* ---- the kernel ---- */
+/* A panel of columns begin .. end - 1 of a line, with the channels of the line. */
+static void emit_panel(window *w, const window_line *s, const window_slab *slab, LLVMValueRef begin, LLVMValueRef end) {
+    emit *e = w->e;
+    LLVMValueRef mr = num(w, w->mr), no = LLVMConstInt(e->t_i1, 0, 0), of_axis[IR_KERNEL_MAX_AXES] = {0};
+    em_loop l = em_for(e, s->m_begin, s->m_end, mr);
+    window_line part = *s;
+    part.rows = em_min(e, mr, em_sub(e, s->m_end, l.i));
+    LLVMValueRef panel = LLVMBuildUDiv(e->b, l.i, mr, ""), is_slow = no;
+    if (has_exponents(w)) {
+        LLVMValueRef exponent = element(w, s->first_sums, panel);
+        is_slow = LLVMBuildNot(e->b, em_bf16_is_exact(e, exponent, window_slab_exponent(w)), "");
+    }
+    LLVMValueRef in[PARAMETERS] = {
+        [WEIGHTS_AT] = element(w, s->weights, em_mul(e, l.i, w->kk)),
+        [OPERAND] = element(w, w->slab, begin),
+        [PITCH] = window_slab_place(w, slab, num(w, 1), of_axis),
+        [TABLE] = w->table,
+        [STEPS] = steps_of(w),
+        [SUMS] = w->tile,
+        [COLUMNS] = em_sub(e, end, begin),
+        [ROWS] = part.rows,
+        [IS_SLOW] = is_slow,
+    };
+    window_call(w, TILE, in, PARAMETERS);
+    window_emit_segments(w, &part, begin, end, l.i, NULL);
+    em_end(e, &l);
+}
+
+/* A tile of work: all columns of its rows by the channels of a part after the other. */
+static void emit_part(window *w, window_line *s, const window_slab *slab, LLVMValueRef *index, LLVMValueRef count) {
+    emit *e = w->e;
+    LLVMValueRef zero = num(w, 0), nr = num(w, w->nr), m = e->size[w->dim_m];
+    LLVMValueRef channels = em_max(e, e->tune[IR_TUNE_WINDOW_CHANNELS], num(w, w->mr));
+    em_loop lm = em_for(e, zero, m, channels);
+    s->m_begin = w->tile_channel = lm.i;
+    s->m_end = em_min(e, m, em_add(e, lm.i, channels));
+    window_write_block(w, s->block, index);
+    em_loop l = em_for(e, zero, s->length, nr);
+    emit_panel(w, s, slab, l.i, em_min(e, em_add(e, l.i, nr), s->length));
+    em_end(e, &l);
+    window_end_tile(w, s->block, em_sub(e, s->m_end, s->m_begin), count);
+    em_end(e, &lm);
+}
+
+static void emit_parts(window *w, const window_slab *slab, LLVMValueRef rows) {
+    emit *e = w->e;
+    LLVMValueRef index[IR_KERNEL_MAX_DIMS] = {0}, parts = window_parts(w, rows);
+    window_line s = {.sums = w->tile, .block = window_new_block(w)};
+    em_loop t = em_for(e, e->tile_begin, e->tile_end, num(w, 1));
+    const window_part part = window_part_of(w, LLVMBuildURem(e->b, t.i, parts, ""), rows);
+    window_decode(w, LLVMBuildUDiv(e->b, t.i, parts, ""), window_batch_dims(w), index);
+    LLVMValueRef panel = em_mul(e, part_of_weights(w, index), panels_made(w));
+    s.weights = element(w, w->weight_base, em_mul(e, em_mul(e, panel, num(w, w->mr)), w->kk));
+    s.first_sums = element(w, w->first_sums, panel);
+    window_make_slab(w, index, window_outer_index(w, index), &part, rows);
+    index[w->dim_y] = w->tile_row = s.top = part.y;
+    index[w->dim_n] = s.x = part.x;
+    s.pitch = slab->pitch;
+    s.row = part.columns;
+    s.length = em_add(e, em_mul(e, em_sub(e, part.rows, num(w, 1)), slab->pitch), part.columns);
+    emit_part(w, &s, slab, index, part.rows);
+    em_end(e, &t);
+}
+
+void window_emit_tiled(window *w) {
+    emit *e = w->e;
+    window_emit_slab(w);
+    emit_weights(w);
+    emit_tile(w);
+    LLVMValueRef rows = window_tile_of_rows(w);
+    em_branch phase = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, LLVMConstInt(LLVMTypeOf(e->phase), 0, 0)));
+    window_call(w, WEIGHTS, (LLVMValueRef[]){e->args, e->tile_begin, e->tile_end}, 3);
+    em_else(e, &phase);
+    const window_slab slab = window_slab_of(w, rows);
+    w->pitch = slab.pitch;
+    LLVMBuildStore(e->b, slab.pitch, e->scratch);
+    emit_table(w, &slab);
+    amx_configure_whole(e);
+    emit_parts(w, &slab, rows);
+    amx_release(e);
+    em_endif(e, &phase);
+}
