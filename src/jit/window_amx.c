@@ -176,7 +176,7 @@ static void emit_tile(window *w) {
                      .a_step = num(w, TILE_BYTES),
                      .b = in[OPERAND],
                      .b_pitch = in[PITCH],
-                     .a_stays = LLVMConstInt(e->t_i1, 1, 0)};
+                     .a_stays = LLVMConstInt(e->t_i1, 0, 0)};
     em_loop l = em_for(e, zero, in[STEPS], num(w, block));
     LLVMValueRef is_first = em_icmp(e, LLVMIntEQ, l.i, zero);
     p.a = behind(w, in[WEIGHTS_AT], em_mul(e, l.i, num(w, TILE_BYTES)));
@@ -252,6 +252,12 @@ static void emit_parts(window *w, const window_slab *slab, LLVMValueRef rows) {
     s.pitch = slab->pitch;
     s.row = part.columns;
     s.length = em_add(e, em_mul(e, em_sub(e, part.rows, num(w, 1)), slab->pitch), part.columns);
+    LLVMValueRef is_one_run = window_is_one_run(w); /* with nothing between its rows: one row */
+    if (is_one_run) {
+        is_one_run = em_and(e, is_one_run, em_icmp(e, LLVMIntEQ, slab->pitch, part.columns));
+        s.pitch = em_select(e, is_one_run, s.length, s.pitch);
+        s.row = em_select(e, is_one_run, s.length, s.row);
+    }
     emit_part(w, &s, slab, index, part.rows);
     em_end(e, &t);
 }
