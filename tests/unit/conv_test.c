@@ -7,6 +7,7 @@
 #include "../share.h"
 #include "api_test.h"
 #include "plan_test.h"
+#include "rt/tune.h"
 #include <stdbool.h>
 
 typedef struct conv {
@@ -388,4 +389,40 @@ Test(conv, pairs_of_bf16_are_for_cpus_without_tiles) {
     cr_expect_eq(ir_window_dot(pairs, FUSOR_BF16, FUSOR_BF16, FUSOR_F32), IR_DOT_BF16);
     cr_expect_eq(ir_window_dot(tiles, FUSOR_BF16, FUSOR_BF16, FUSOR_F32), IR_DOT_NONE);
     cr_expect_eq(ir_window_dot(tiles, FUSOR_F16, FUSOR_F16, FUSOR_F32), IR_DOT_NONE);
+}
+
+/* Places far apart are planes of their own, or the convolution is made by channel no more: nothing is as large as the
+ * way between them. */
+Test(conv, places_far_apart_make_no_large_slab) {
+    static const ir_target targets[] = {{IR_LEVEL_V2, 0},
+                                        {IR_LEVEL_V3, 0},
+                                        {IR_LEVEL_V4, 0},
+                                        {IR_LEVEL_V4, IR_FEATURE_BF16},
+                                        {IR_LEVEL_V4, IR_FEATURE_BF16 | IR_FEATURE_AMXBF16}};
+    static const char *const types[] = {"f32", "bf16"}, *const ops[] = {"conv", "conv_transpose"};
+    enum { TARGETS = sizeof targets / sizeof *targets };
+    for (int i = 0; i < 4 * TARGETS; i++) {
+        char text[400];
+        const char *type = types[i % 2];
+        const ir_target *t = &targets[i / 4];
+        snprintf(text, sizeof text,
+                 "func @f(%%x: %s[2, 32, 4, 4], const %%w: %s[32, 32, 2, 2]) -> %s[?, ?, ?, ?] { %%c = %s(%%x, %%w, "
+                 "dilations=[1048576, 1048574], pads=[524288, 524287, 524288, 524287]) return %%c }",
+                 type, type, type, ops[i / 2 % 2]);
+        text_start();
+        const ir_plan *p = plan_text(text, &(ir_plan_options){.level = t->level, .features = t->features});
+        for (uint32_t s = 0; s < p->steps.n; s++) {
+            const ir_step *step = &p->steps.at[s];
+            int64_t size[IR_KERNEL_MAX_DIMS], tune[IR_TUNE_COUNT];
+            ir_launch launch;
+            if (step->kind != IR_STEP_KERNEL) continue;
+            for (int d = 0; d < step->kernel->n_dims; d++)
+                cr_assert(ir_size_is_const(p->graph->sizes, step->dim[d], &size[d]));
+            rt_tune(step->kernel, size, NULL, 1, tune);
+            ir_kernel_launch(step->kernel, size, tune, &launch);
+            cr_expect_lt(launch.scratch_bytes + launch.shared_bytes, 1 << 20, "%s: %ld and %ld bytes", text,
+                         (long)launch.scratch_bytes, (long)launch.shared_bytes);
+        }
+        text_stop();
+    }
 }
