@@ -401,12 +401,20 @@ static fusor_status compile(job *j, LLVMCodeGenFileType type) {
     return FUSOR_OK;
 }
 
+/* No place has a name: LLVM writes the offset that a branch goes to, where without this it writes the way there. */
+static const char *no_name(void *user, uint64_t value, uint64_t *type, uint64_t pc, const char **name) {
+    (void)user, (void)value, (void)pc;
+    *type = LLVMDisassembler_ReferenceType_InOut_None;
+    *name = NULL;
+    return NULL;
+}
+
 /* One line an instruction: offset, bytes, text; an int3 of padding ends nothing, bytes that are no instruction are
  * shown as such. */
 static fusor_status disassemble(job *j, const uint8_t *code, size_t bytes) {
     const ir_level_info *level = &ir_levels[j->target.level];
     j->disasm =
-        LLVMCreateDisasmCPUFeatures(triple, level->name, feature_list(&j->arena, j->target), NULL, 0, NULL, NULL);
+        LLVMCreateDisasmCPUFeatures(triple, level->name, feature_list(&j->arena, j->target), NULL, 0, NULL, no_name);
     if (!j->disasm) return FU_FAIL(&j->error, FUSOR_ERROR_UNSUPPORTED, "LLVM has no disassembler for %s", level->name);
     LLVMSetDisasmOptions(j->disasm, LLVMDisassembler_Option_PrintImmHex);
     fu_str out;

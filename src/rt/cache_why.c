@@ -22,6 +22,19 @@ static size_t line_length(const char *text, const char *end) {
     return (size_t)((newline ? newline : end) - text);
 }
 
+/* The field that a line is of. */
+static size_t field_length(const char *line, size_t n) {
+    const char *space = memchr(line, ' ', n);
+    return n && line[0] == '%' ? 1 : (size_t)((space ? space : line + n) - line);
+}
+
+/* Is a line from `text` on of the same field as this one? */
+static bool has_field(const char *text, const char *end, const char *line, size_t length) {
+    for (const char *p = text; p < end; p += line_length(p, end) + 1)
+        if (field_length(p, line_length(p, end)) == length && memcmp(p, line, length) == 0) return true;
+    return false;
+}
+
 /* Lines that both texts end with. */
 static int common_tail(const char *a, size_t n, const char *b, size_t m) {
     int lines = 0;
@@ -53,12 +66,18 @@ static void compare(nearest *n, const uint8_t *key, const char *build_id, const 
         strcpy(n->field, "build");
         snprintf(n->wanted, sizeof n->wanted, "build %s", n->build_id);
         snprintf(n->has, sizeof n->has, "build %s", build_id);
-    } else {
-        snprintf(n->wanted, sizeof n->wanted, "%.*s", (int)(la < 150 ? la : 150), la ? a : "its end");
-        snprintf(n->has, sizeof n->has, "%.*s", (int)(lb < 150 ? lb : 150), lb ? b : "its end");
-        const char *line = la ? n->wanted : n->has;
-        snprintf(n->field, sizeof n->field, "%.*s", line[0] == '%' ? 7 : (int)strcspn(line, " "),
+    } else { /* lines of two fields: one of them is not in the other text */
+        const size_t fa = field_length(a, la), fb = field_length(b, lb);
+        const bool is_same = fa == fb && memcmp(a, b, fa) == 0,
+                   is_more = !is_same && (!la || (lb && has_field(b, b_end, a, fa) && !has_field(a, a_end, b, fb)));
+        const char *line = is_more ? b : a;
+        const size_t length = is_more ? fb : fa;
+        snprintf(n->field, sizeof n->field, "%.*s", line[0] == '%' ? 7 : (int)length,
                  line[0] == '%' ? "program" : line);
+        if (is_more) snprintf(n->wanted, sizeof n->wanted, "no such %s", n->field);
+        else snprintf(n->wanted, sizeof n->wanted, "%.*s", (int)(la < 150 ? la : 150), a);
+        if (is_same || is_more) snprintf(n->has, sizeof n->has, "%.*s", (int)(lb < 150 ? lb : 150), b);
+        else snprintf(n->has, sizeof n->has, "no such %s", n->field);
     }
 }
 

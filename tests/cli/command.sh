@@ -332,6 +332,9 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     json fusor-cache-show/1 'key checksum features description' cache show "$key"
     grep -q '"checksum": "[0-9a-f]\{32\}"' out && ok || bad 'show --json: the checksum'
     expect 0 'ret' cache disasm "$key"
+    # a branch goes to an instruction of the listing
+    awk '{ sub(/:/, "", $1); at[$1] = 1 } $2 ~ /^j/ { sub(/^0x/, "", $3); to[$3] = 1 }
+        END { for (t in to) if (!(t in at)) exit 1 }' out && ok || bad 'disasm: a branch to no instruction'
     json fusor-cache-disasm/1 'symbol code_bytes spills reloads has_lines instructions.0.offset instructions.0.text' cache disasm "$key"
     expect 0 ' 0 bad' cache verify
     file=$(ls "$FUSOR_CACHE_DIR"/*.fk | head -1)
@@ -352,6 +355,10 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     grep -q 'set aside' out && bad 'prune leaves what was set aside' || ok
     expect 0 'would delete' cache prune --max-size 1K --dry-run
     expect 0 'would be compiled' cache why two.fusor --dim N=7
+    # the field that differs, where the other text has no line of it
+    exp='func @f(%x: f32[N]) -> f32[N] { %y = exp(%x) return %y }'
+    expect 0 '' run -q -e "$exp" --fill 1 --dim N=9
+    expect 0 "math is 'math fast'; the nearest entry, [0-9a-f]*, has 'no such math'" cache why -e "$exp" --math fast
     expect 0 'ready' cache warm two.fusor --target v2,v3 --dim N=1,32
     expect 0 'would be compiled' cache why --dim B=4 \
         -e 'func @f(%x: f32[B, N]) -> f32[B, ?] { %y = slice(%x, starts=[10], ends=[99], axes=[1]) return %y }'
