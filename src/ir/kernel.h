@@ -221,6 +221,7 @@ enum {
     /* depthwise form: columns of a tile, a multiple of nr; rows are one of mr then. ir_window_cuts_rows: columns of a
      * tile, < 1: all */
     IR_TUNE_WINDOW_COLUMNS = 2,
+    IR_TUNE_WINDOW_SHARE = 3, /* in tile registers: channels of a tile, in whole panels of 32; < 1: all */
     /* contract: output block of a tile: multiples of mr and nr */
     IR_TUNE_CONTRACT_MC = 0,
     IR_TUNE_CONTRACT_NC = 1,

@@ -36,10 +36,9 @@ bool ir_kernel_has_slab(const ir_kernel *k) {
 }
 
 ir_dot ir_kernel_window_dot(const ir_kernel *k) {
-    const ir_kinst *mm = matmul(k);
+    const ir_kinst *mm = matmul(k), *x[2];
     if (!mm || !ir_kernel_has_slab(k)) return IR_DOT_NONE;
-    const ir_kinst *x[2];
-    if (k->features & IR_FEATURE_AMXINT8) return IR_DOT_TILE_I8;
+    if (k->features & IR_FEATURE_AMXINT8) return IR_DOT_TILE_I8; /* a plan says so only where tiles serve */
     if (k->features & IR_FEATURE_AMXFP16) return IR_DOT_TILE_F16;
     if (k->features & IR_FEATURE_AMXBF16) return IR_DOT_TILE_BF16;
     for (int i = 0; i < 2; i++) {
@@ -234,7 +233,7 @@ static fusor_status verify_tiled(const ir_kernel *k, const ir_kinst *mm, fu_erro
     for (int i = 0; i < 2; i++) {
         const ir_dtype type = ir_kernel_window_operand(k, i)->dtype;
         fits &= dot == IR_DOT_TILE_I8
-                    ? mm->dtype == FUSOR_I32 && ir_dtypes[type].bytes == 1
+                    ? mm->dtype == FUSOR_I32 && ir_dtypes[k->inst[mm->in[i]].dtype].bytes == 1
                     : mm->dtype == FUSOR_F32 &&
                           (type == FUSOR_F32 || type == (dot == IR_DOT_TILE_F16 ? FUSOR_F16 : FUSOR_BF16));
     }
@@ -377,14 +376,16 @@ static void launch_by_channel(const ir_kernel *k, const int64_t *size, const int
 static void launch_tiled(const ir_kernel *k, const int64_t *size, const int64_t *tune, int64_t tiles, int64_t parts,
                          int64_t kk, ir_launch *out) {
     enum { STEP_WORDS = 16 };
-    const int64_t y = ir_band_rows_made(k, size), rows = rows_of_tile(k, tune), m = size[ir_kernel_dim(k, 'm')],
-                  panels = tiles ? parts * ir_ceil_div(m, k->tile.mr) : 0, made = rows < y ? rows : y;
-    out->scratch_bytes =
-        IR_SLAB_HEAD + ir_round_up(kk / STEP_WORDS * 8, 64) + 2 * (int64_t)k->tile.mr * k->tile.nr * 4 +
-        ir_kernel_slab_bytes(k, size, made, ir_window_tile_columns(k, size, tune)) + ir_band_bytes(k, size, made, m);
+    const int64_t y = ir_band_rows_made(k, size), rows = rows_of_tile(k, tune), made = rows < y ? rows : y,
+                  m = ir_ceil_div(size[ir_kernel_dim(k, 'm')], IR_TILE_SIDE), panels = tiles ? parts * m : 0,
+                  share = tune[IR_TUNE_WINDOW_SHARE] < 1 ? m : ir_ceil_div(tune[IR_TUNE_WINDOW_SHARE], IR_TILE_SIDE);
+    out->scratch_bytes = IR_SLAB_HEAD + ir_round_up(kk / STEP_WORDS * 8, 64) +
+                         2 * (int64_t)k->tile.mr * k->tile.nr * 4 +
+                         ir_kernel_slab_bytes(k, size, made, ir_window_tile_columns(k, size, tune)) +
+                         ir_band_bytes(k, size, made, m * IR_TILE_SIDE);
     out->n_phases = 2;
     out->tiles[0] = panels;
-    out->tiles[1] = tiles;
+    out->tiles[1] = tiles ? tiles * ir_ceil_div(m, share) : 0;
     out->shared_bytes = panels * k->tile.mr * kk * 4 + ir_round_up(panels * 4, 64);
 }
 

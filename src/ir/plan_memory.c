@@ -175,8 +175,9 @@ static int n_outputs(const ir_kernel *k) {
 static bool makes_twice(const ir_sizes *sizes, const ir_step *st) {
     const ir_kernel *k = st->kernel;
     int64_t m;
-    return !k->is_by_channel && !ir_window_is_tiled(k) && (!ir_levels[k->level].has_mask || k->tile.mr < 1 ||
-                                 !ir_size_is_const(sizes, st->dim[ir_kernel_dim(k, 'm')], &m) || m % k->tile.mr != 0);
+    return !k->is_by_channel && !ir_window_is_tiled(k) &&
+           (!ir_levels[k->level].has_mask || k->tile.mr < 1 ||
+            !ir_size_is_const(sizes, st->dim[ir_kernel_dim(k, 'm')], &m) || m % k->tile.mr != 0);
 }
 
 /* Does it write each element once, behind all that it reads for that? Not over what it multiplies, which is read many

@@ -163,7 +163,8 @@ bool ir_dot_pays(ir_dot dot, int64_t m, int64_t n, int64_t k) {
  * Wider forms, 1 x 4 or 3 x 1, load more for each product. kb: 4 KB of a row, so that sums seldom are added in memory;
  * what of a block stays in L1 is the launch's to say (IR_TUNE_CONTRACT_PART). */
 ir_tile ir_dot_tile(ir_level level, ir_dot dot, int64_t m, int64_t n) {
-    if (ir_dot_is_tile(dot)) return (ir_tile){IR_TILE_SIDE, IR_TILE_SIDE, 1024 * ir_dots[dot].group / ir_dots[dot].parts};
+    if (ir_dot_is_tile(dot))
+        return (ir_tile){IR_TILE_SIDE, IR_TILE_SIDE, 1024 * ir_dots[dot].group / ir_dots[dot].parts};
     ir_tile t = dot == IR_DOT_I8    ? ir_contract_tile_of(level, FUSOR_F32, m, n)
                 : dot == IR_DOT_I16 ? ir_contract_tile(level, FUSOR_I32)
                                     : ir_contract_tile(level, FUSOR_F32);

@@ -17,7 +17,8 @@ typedef struct amx_product {
      * [words][AMX_COLUMNS], b_row bytes from one word's columns to the next one's (0: AMX_LINE_BYTES). */
     LLVMValueRef a, a_row, a_step, b;
     int b_row;
-    /* Where not NULL: where each step of operand 1 lies, an i64 of bytes behind b; its words are b_pitch bytes apart. */
+    /* Where not NULL: where each step of operand 1 lies, an i64 of bytes behind b; its words are b_pitch bytes apart.
+     * One more entry is read, and nothing at what it says. */
     LLVMValueRef table, b_pitch;
     LLVMValueRef a_stays; /* i1: operand 0 is read again soon, from L1, or with its neighbours */
     LLVMValueRef

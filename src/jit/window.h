@@ -4,8 +4,8 @@
 /* What the files of the window kernel share: window.c (the kernel), window_tile.c (the register tile), window_row.c
  * (sums that go from it to the outputs), window_pack.c (panels), window_slab.c (the operand within its pads, weights of
  * other types), window_channels.c (lanes along the channels), window_channel_tile.c (their register tile),
- * window_amx.c (tile registers), window_pads.c (what that leaves out), window_phases.c (transposed ones), window_pairs.c (words of bf16),
- * window_depthwise.c (one channel a group), window_band.c (a map behind it). */
+ * window_pads.c (what that leaves out), window_phases.c (transposed ones), window_pairs.c (words of bf16),
+ * window_amx.c (tile registers), window_depthwise.c (one channel a group), window_band.c (a map behind it). */
 #include "jit/emit.h"
 
 enum { WINDOW_MAX_TILE = 32 }; /* vector registers, of sums or columns */
@@ -96,16 +96,14 @@ static inline int64_t window_places(const window *w, int number) { return ir_win
 static inline LLVMValueRef axis_size(const window *w, const ir_kaxis *a) {
     return w->e->scalar[w->k->inst[a->size].index];
 }
-/* Channels of the operand, or words of `group` of them; not of pairs. */
+/* Is the least exponent kept of what is multiplied, as subnormals are not for the instruction? */
+static inline bool window_has_exponents(const window *w) { return ir_dots[w->dot].heads[0] != 0; }
+/* Channels of the operand, or words of them, filled up to whole steps of the dot; not of pairs. */
 static inline LLVMValueRef window_channel_words(const window *w) {
     if (w->group == 1) return w->taken;
-    if (w->is_tiled) { /* of whole steps */
-        LLVMValueRef step = em_i64s(w->e, ir_dots[w->dot].step), words = em_i64s(w->e, ir_dots[w->dot].step / w->group);
-        LLVMValueRef steps = LLVMBuildUDiv(w->e->b, em_sub(w->e, em_add(w->e, w->taken, step), em_i64s(w->e, 1)), step, "");
-        return em_mul(w->e, steps, words);
-    }
-    LLVMValueRef more = em_i64s(w->e, w->group - 1), group = em_i64s(w->e, w->group);
-    return LLVMBuildUDiv(w->e->b, em_add(w->e, w->taken, more), group, "");
+    const int step = ir_dots[w->dot].step;
+    LLVMValueRef more = em_add(w->e, w->taken, em_i64s(w->e, step - 1)), each = em_i64s(w->e, step / w->group);
+    return em_mul(w->e, LLVMBuildUDiv(w->e->b, more, em_i64s(w->e, step), ""), each);
 }
 
 /* ---- window.c: functions beside the kernel's ---- */

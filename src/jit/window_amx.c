@@ -5,8 +5,9 @@
  *   weights        phase 0: panels of 32 channels, packed as tiles of operand 0
  *   slab           window_slab.c: a plane for each word of channels. A tile of operand 1 is a line of 16 planes, at the
  *                  place that it is of: nothing is copied for each place
- *   tile of work   rows of an image, as one line with what lies between them; its panels of 32 columns meet all
- *                  channels of a part that stays in L2 (IR_TUNE_WINDOW_CHANNELS)
+ *   tile of work   rows of an image by the channels of a share: the rows are one line, with what lies between them, or
+ *                  one after the other, whichever is less; panels of 32 columns meet all channels of a part of the share
+ *                  that stays in L2 (IR_TUNE_WINDOW_CHANNELS)
  *   sums           amx.c, in scratch, a K block after the other; then FINISH, by rows (window.c)
  *
  * Where bf16 could be subnormal, which the instruction takes for 0, the same sums in the same order are made by fma. */
@@ -18,7 +19,6 @@ enum { TILE_BYTES = AMX_COLUMNS * AMX_ROW_BYTES, SUMS_BYTES = AMX_COLUMNS * AMX_
 static LLVMValueRef behind(window *w, LLVMValueRef at, LLVMValueRef bytes) {
     return em_gep(w->e, at, w->e->t_i8, bytes);
 }
-static bool has_exponents(const window *w) { return ir_dots[w->dot].heads[0] != 0; }
 
 static LLVMValueRef panels_made(window *w) { return window_divide_up(w, w->e->size[w->dim_m], num(w, w->mr)); }
 static LLVMValueRef steps_of(window *w) { return em_lshr(w->e, w->kk, 4); } /* a step has AMX_SIDE words */
@@ -118,7 +118,7 @@ static void emit_weights(window *w) {
     LLVMValueRef row = em_add(e, em_add(e, em_mul(e, part, m), m0), r.i);
     pack_row(w, window_weights_row(w, row), behind(w, to, em_mul(e, r.i, num(w, AMX_ROW_BYTES))));
     em_end(e, &r);
-    if (has_exponents(w))
+    if (window_has_exponents(w))
         window_store_exponent(w, to, em_mul(e, steps_of(w), mr), num(w, AMX_SIDE), element(w, w->first_sums, l.i));
     em_end(e, &l);
     e->lanes = lanes;
@@ -140,13 +140,13 @@ static const char *product_name(const window *w) {
 static void multiply(window *w, const amx_product *p, LLVMValueRef is_slow) {
     emit *e = w->e;
     em_branch slow = {0};
-    if (has_exponents(w)) {
+    if (window_has_exponents(w)) {
         slow = em_if(e, is_slow);
         amx_multiply_bf16_slowly(e, p);
         em_else(e, &slow);
     }
     amx_multiply(e, p);
-    if (has_exponents(w)) em_endif(e, &slow);
+    if (window_has_exponents(w)) em_endif(e, &slow);
 }
 
 /* The sums of a later K block, which are behind those before, are added to them. */
@@ -192,22 +192,48 @@ static void emit_tile(window *w) {
 }
 
 /* ---- the kernel ---- */
-/* A panel of columns begin .. end - 1 of a line, with the channels of the line. */
-static void emit_panel(window *w, const window_line *s, const window_slab *slab, LLVMValueRef begin, LLVMValueRef end) {
+/* What lines of a tile of work have in common: words from plane to plane (bytes), from row to row; i1: are all rows one
+ * line, with what lies between them? Then the rows of its results are `row` columns of every `apart`. */
+typedef struct rows_as_lines {
+    LLVMValueRef plane, pitch, is_flat, row, apart, count, length;
+} rows_as_lines;
+
+/* So, where that is no more tiles of columns; where nothing lies between rows, of memory neither, as one row. */
+static rows_as_lines lines_of(window *w, const window_slab *slab, const window_part *part) {
     emit *e = w->e;
-    LLVMValueRef mr = num(w, w->mr), no = LLVMConstInt(e->t_i1, 0, 0), of_axis[IR_KERNEL_MAX_AXES] = {0};
+    LLVMValueRef of_axis[IR_KERNEL_MAX_AXES] = {0}, n = part->columns, side = num(w, AMX_SIDE), one = num(w, 1),
+                 is_one_run = window_is_one_run(w);
+    LLVMValueRef all = em_add(e, em_mul(e, em_sub(e, part->rows, one), slab->pitch), n);
+    LLVMValueRef by_rows = em_mul(e, part->rows, window_divide_up(w, n, side));
+    rows_as_lines l = {.plane = window_slab_place(w, slab, one, of_axis), .pitch = slab->pitch};
+    l.is_flat = em_icmp(e, LLVMIntSLE, window_divide_up(w, all, side), by_rows);
+    l.count = em_select(e, l.is_flat, one, part->rows);
+    l.length = em_select(e, l.is_flat, all, n);
+    l.row = n;
+    l.apart = em_select(e, l.is_flat, slab->pitch, n);
+    if (!is_one_run) return l;
+    is_one_run = em_and(e, em_and(e, is_one_run, l.is_flat), em_icmp(e, LLVMIntEQ, slab->pitch, n));
+    l.row = em_select(e, is_one_run, all, n);
+    l.apart = em_select(e, is_one_run, all, l.apart);
+    return l;
+}
+
+/* A panel of columns begin .. end - 1 of a line, with the channels of the line. */
+static void emit_panel(window *w, const window_line *s, LLVMValueRef plane, LLVMValueRef begin, LLVMValueRef end) {
+    emit *e = w->e;
+    LLVMValueRef mr = num(w, w->mr), no = LLVMConstInt(e->t_i1, 0, 0);
     em_loop l = em_for(e, s->m_begin, s->m_end, mr);
     window_line part = *s;
     part.rows = em_min(e, mr, em_sub(e, s->m_end, l.i));
     LLVMValueRef panel = LLVMBuildUDiv(e->b, l.i, mr, ""), is_slow = no;
-    if (has_exponents(w)) {
+    if (window_has_exponents(w)) {
         LLVMValueRef exponent = element(w, s->first_sums, panel);
         is_slow = LLVMBuildNot(e->b, em_bf16_is_exact(e, exponent, window_slab_exponent(w)), "");
     }
     LLVMValueRef in[PARAMETERS] = {
         [WEIGHTS_AT] = element(w, s->weights, em_mul(e, l.i, w->kk)),
-        [OPERAND] = element(w, w->slab, begin),
-        [PITCH] = window_slab_place(w, slab, num(w, 1), of_axis),
+        [OPERAND] = element(w, s->from, begin),
+        [PITCH] = plane,
         [TABLE] = w->table,
         [STEPS] = steps_of(w),
         [SUMS] = w->tile,
@@ -220,45 +246,53 @@ static void emit_panel(window *w, const window_line *s, const window_slab *slab,
     em_end(e, &l);
 }
 
-/* A tile of work: all columns of its rows by the channels of a part after the other. */
-static void emit_part(window *w, window_line *s, const window_slab *slab, LLVMValueRef *index, LLVMValueRef count) {
+/* Channels first .. end - 1 of a tile of work: all columns of its rows by those of a part after the other. */
+static void emit_part(window *w, window_line *s, const rows_as_lines *r, LLVMValueRef *index, LLVMValueRef first,
+                      LLVMValueRef end, LLVMValueRef count) {
     emit *e = w->e;
-    LLVMValueRef zero = num(w, 0), nr = num(w, w->nr), m = e->size[w->dim_m];
-    LLVMValueRef channels = em_max(e, e->tune[IR_TUNE_WINDOW_CHANNELS], num(w, w->mr));
-    em_loop lm = em_for(e, zero, m, channels);
+    LLVMValueRef zero = num(w, 0), nr = num(w, w->nr), mr = num(w, w->mr), top = index[w->dim_y],
+                 panels = window_divide_up(w, e->tune[IR_TUNE_WINDOW_CHANNELS], mr);
+    LLVMValueRef channels = em_mul(e, em_max(e, panels, num(w, 1)), mr);
+    em_loop lm = em_for(e, first, end, channels);
     s->m_begin = w->tile_channel = lm.i;
-    s->m_end = em_min(e, m, em_add(e, lm.i, channels));
+    s->m_end = em_min(e, end, em_add(e, lm.i, channels));
+    em_loop ll = em_for(e, zero, r->count, num(w, 1));
+    index[w->dim_y] = s->top = em_add(e, top, ll.i);
+    s->from = element(w, w->slab, em_mul(e, ll.i, r->pitch));
     window_write_block(w, s->block, index);
-    em_loop l = em_for(e, zero, s->length, nr);
-    emit_panel(w, s, slab, l.i, em_min(e, em_add(e, l.i, nr), s->length));
+    em_loop l = em_for(e, zero, r->length, nr);
+    emit_panel(w, s, r->plane, l.i, em_min(e, em_add(e, l.i, nr), r->length));
     em_end(e, &l);
+    em_end(e, &ll);
+    index[w->dim_y] = top;
     window_end_tile(w, s->block, em_sub(e, s->m_end, s->m_begin), count);
     em_end(e, &lm);
 }
 
+/* Tiles of work: rows, and of each the channels of a share. */
 static void emit_parts(window *w, const window_slab *slab, LLVMValueRef rows) {
     emit *e = w->e;
-    LLVMValueRef index[IR_KERNEL_MAX_DIMS] = {0}, parts = window_parts(w, rows);
+    LLVMValueRef index[IR_KERNEL_MAX_DIMS] = {0}, parts = window_parts(w, rows), mr = num(w, w->mr),
+                 m = e->size[w->dim_m], share = e->tune[IR_TUNE_WINDOW_SHARE];
+    share = em_select(e, em_icmp(e, LLVMIntSGT, share, num(w, 0)), share, m);
+    share = em_max(e, em_mul(e, window_divide_up(w, share, mr), mr), mr);
+    LLVMValueRef shares = window_divide_up(w, m, share);
     window_line s = {.sums = w->tile, .block = window_new_block(w)};
     em_loop t = em_for(e, e->tile_begin, e->tile_end, num(w, 1));
-    const window_part part = window_part_of(w, LLVMBuildURem(e->b, t.i, parts, ""), rows);
-    window_decode(w, LLVMBuildUDiv(e->b, t.i, parts, ""), window_batch_dims(w), index);
+    LLVMValueRef first = em_mul(e, LLVMBuildURem(e->b, t.i, shares, ""), share),
+                 number = LLVMBuildUDiv(e->b, t.i, shares, "");
+    const window_part part = window_part_of(w, LLVMBuildURem(e->b, number, parts, ""), rows);
+    window_decode(w, LLVMBuildUDiv(e->b, number, parts, ""), window_batch_dims(w), index);
     LLVMValueRef panel = em_mul(e, part_of_weights(w, index), panels_made(w));
-    s.weights = element(w, w->weight_base, em_mul(e, em_mul(e, panel, num(w, w->mr)), w->kk));
+    s.weights = element(w, w->weight_base, em_mul(e, em_mul(e, panel, mr), w->kk));
     s.first_sums = element(w, w->first_sums, panel);
     window_make_slab(w, index, window_outer_index(w, index), &part, rows);
-    index[w->dim_y] = w->tile_row = s.top = part.y;
+    index[w->dim_y] = w->tile_row = part.y;
     index[w->dim_n] = s.x = part.x;
-    s.pitch = slab->pitch;
-    s.row = part.columns;
-    s.length = em_add(e, em_mul(e, em_sub(e, part.rows, num(w, 1)), slab->pitch), part.columns);
-    LLVMValueRef is_one_run = window_is_one_run(w); /* with nothing between its rows: one row */
-    if (is_one_run) {
-        is_one_run = em_and(e, is_one_run, em_icmp(e, LLVMIntEQ, slab->pitch, part.columns));
-        s.pitch = em_select(e, is_one_run, s.length, s.pitch);
-        s.row = em_select(e, is_one_run, s.length, s.row);
-    }
-    emit_part(w, &s, slab, index, part.rows);
+    const rows_as_lines lines = lines_of(w, slab, &part);
+    s.pitch = lines.apart;
+    s.row = lines.row;
+    emit_part(w, &s, &lines, index, first, em_min(e, m, em_add(e, first, share)), part.rows);
     em_end(e, &t);
 }
 

@@ -120,10 +120,10 @@ static LLVMValueRef element_at(window *w, const source *s) {
     return em_value(e, &v, s->inst);
 }
 
-/* The elements or words that begin at s->off, as the accumulator type, at the current width. */
 static bool has_words_of_halves(const window *w) { return w->is_tiled && ir_is_float(w->acc); }
 
-/* Elements of a word: of halves the bits, which are those of f32 that were converted from them, too. */
+/* Elements of a word: of halves the bits. Of f32 as well, which another kernel converted from such halves, as the plan
+ * saw (type_multiplied): so that loses nothing. */
 static LLVMValueRef part_of_word(window *w, const source *s) {
     emit *e = w->e;
     LLVMValueRef x = element_at(w, s);
@@ -133,6 +133,7 @@ static LLVMValueRef part_of_word(window *w, const source *s) {
                             em_vec(e, e->t_i16), "");
 }
 
+/* The elements or words that begin at s->off, as the accumulator type, at the current width. */
 static LLVMValueRef value_at(window *w, const source *s) {
     emit *e = w->e;
     const ir_dtype t = w->k->inst[s->inst].dtype;
@@ -214,8 +215,6 @@ static LLVMValueRef bits_at(window *w, source *s) {
     return LLVMBuildBitCast(w->e->b, value_at(w, s), em_vec(w->e, w->e->t_i32), "");
 }
 
-static bool has_exponents(const window *w) { return ir_dots[w->dot].heads[0] != 0; }
-
 static void keep_least(window *w, const plane *p, LLVMValueRef least) {
     emit *e = w->e;
     LLVMValueRef all = LLVMBuildLoad2(e->b, window_halves(w), p->least, "");
@@ -261,7 +260,7 @@ static void emit_columns(window *w, source *s, const plane *p) {
         s->mask = mask_from_to(w, l.i, p->lo, p->hi);
         em_loop r = em_for(e, begin, end, one);
         LLVMValueRef least = NULL, x;
-        if (has_exponents(w)) least = em_loop_phi(e, &r, LLVMConstAllOnes(window_halves(w)));
+        if (window_has_exponents(w)) least = em_loop_phi(e, &r, LLVMConstAllOnes(window_halves(w)));
         s->off = em_add(e, em_add(e, off, em_mul(e, l.i, s->step)), em_mul(e, r.i, p->down));
         if (w->group == 1) prefetch(w, s, s->apart);
         x = value_at(w, s);
@@ -401,7 +400,7 @@ void window_emit_slab(window *w) {
     LLVMValueRef missing = em_mul(e, em_sub(e, in[4], in[5]), num(w, y ? y->stride / part_stride(w, y) : 1));
     plane p = {.pitch = s.pitch, .extent = s.extent[1], .rows = em_sub(e, s.extent[0], missing)};
     p.down = em_mul(e, num(w, part_stride(w, y)), run[1]);
-    if (has_exponents(w)) {
+    if (window_has_exponents(w)) {
         p.least = em_alloca(e, window_halves(w), 64);
         LLVMBuildStore(e->b, LLVMConstAllOnes(window_halves(w)), p.least);
     }
@@ -455,7 +454,7 @@ void window_emit_slab(window *w) {
     em_end(e, &ly);
     em_end(e, &lz);
     em_end(e, &lc);
-    if (has_exponents(w))
+    if (window_has_exponents(w))
         em_store_least_exponent(e, LLVMBuildLoad2(e->b, window_halves(w), p.least, ""), window_slab_exponent(w));
     e->lanes = lanes;
     window_end(w, o);

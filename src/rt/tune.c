@@ -503,6 +503,20 @@ static void tune_by_channel(const ir_kernel *k, const int64_t *size, int n_threa
     tune[IR_TUNE_WINDOW_CHANNELS] = ir_times(each, nr);
 }
 
+/* In tile registers: images that are less than the weights are not cut, since each part of the rows would read all of
+ * these; the team shares their channels. tiles: of all rows. */
+static bool share_channels(const ir_kernel *k, const int64_t *size, int n_threads, int64_t tiles, int64_t y,
+                           int64_t columns, int64_t *tune) {
+    if (!ir_window_is_tiled(k) || n_threads < 2 || tiles % n_threads == 0) return false;
+    const int64_t panels = ir_ceil_div(product(k, size, "m"), IR_TILE_SIDE),
+                  bytes = ir_times(ir_times(panels, IR_TILE_SIDE * 4), product(k, size, "k")) /
+                          ir_dots[ir_kernel_window_dot(k)].group;
+    if (ir_kernel_slab_bytes(k, size, y, columns) >= bytes) return false;
+    const int64_t parts = fair_parts(panels, tiles, (int64_t)n_threads * TILES_PER_THREAD, n_threads);
+    tune[IR_TUNE_WINDOW_SHARE] = ir_times(ir_ceil_div(panels, parts), IR_TILE_SIDE);
+    return true;
+}
+
 /* Whole images, or so few rows of one that there are enough tiles for the team, but some panels of columns in each. */
 static void tune_window(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
     int64_t batches = at_least_one(product(k, size, "b")), y = 1, n = 1;
@@ -520,6 +534,7 @@ static void tune_window(const ir_kernel *k, const int64_t *size, int n_threads, 
     }
     const int64_t columns = columns_of_tile(k, size, n_threads, batches, n, tune);
     int64_t rows = y, fewest = clamp(ir_ceil_div(4 * at_least_one(k->tile.nr), n), 1, y);
+    if (share_channels(k, size, n_threads, ir_times(batches, ir_ceil_div(n, columns)), y, columns, tune)) fewest = y;
     if (n_threads > 1 && batches % n_threads)
         rows = ir_ceil_div(y, ir_ceil_div((int64_t)n_threads * TILES_PER_THREAD, batches));
     if (rows < fewest) rows = fewest;
