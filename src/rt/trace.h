@@ -8,7 +8,7 @@
  * finds one held takes the next. */
 #include "rt/profile.h"
 
-enum { RT_TRACE_EVENTS = 1 << 16, RT_TRACE_TEXT = 48, RT_TRACE_HELD = 1 };
+enum { RT_TRACE_EVENTS = 1 << 16, RT_TRACE_TEXT = IR_SYMBOL_MAX, RT_TRACE_HELD = 1 };
 typedef enum rt_event_kind {
     RT_EVENT_STAGE,
     RT_EVENT_COMPILE,
