@@ -4,6 +4,7 @@
 #include "cache_entries.h"
 #include "base/file.h"
 #include "rt/cache.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
@@ -89,6 +90,10 @@ static int list(tool *t, const char *dir) {
 }
 
 /* ---- show ---- */
+static bool is_of(const cache_cubin *c, const cache_entry *e) {
+    return strncmp(c->file, e->file, strcspn(e->file, ".")) == 0;
+}
+
 static const char *date(tool *t, int64_t s) {
     char text[64] = "";
     time_t when = (time_t)s;
@@ -145,6 +150,20 @@ static int show(tool *t, const char *dir) {
     return e->problem ? EXIT_NO : 0;
 }
 
+/* All that --filter takes: entries, and what drivers made of them. */
+static int read_both(tool *t, const char *dir, cache_entries *all, cache_cubins *cubins) {
+    int status = cache_read(t, dir, false, all);
+    if (!status) status = cache_read_cubins(t, dir, cubins);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < cubins->n; i++) {
+        bool is_kept = !t->filter;
+        for (uint32_t k = 0; k < all->n && !is_kept; k++) is_kept = is_of(&cubins->at[i], &all->at[k]);
+        if (is_kept) cubins->at[kept++] = cubins->at[i];
+    }
+    cubins->n = kept;
+    return status;
+}
+
 /* Whether the bad file could be quarantined; if not, the report says why. */
 static bool set_aside(tool *t, const char *dir, const char *file, const char *problem, json_t *list) {
     fu_error e;
@@ -161,8 +180,7 @@ static bool set_aside(tool *t, const char *dir, const char *file, const char *pr
 static int verify(tool *t, const char *dir) {
     cache_entries all = {0};
     cache_cubins cubins = {0};
-    int bad = 0, left = 0, status = cache_read(t, dir, false, &all);
-    if (!status) status = cache_read_cubins(t, dir, &cubins);
+    int bad = 0, left = 0, status = read_both(t, dir, &all, &cubins);
     if (status) return status;
     json_t *list = json_array();
     for (uint32_t i = 0; i < all.n + cubins.n; i++) {
@@ -209,25 +227,64 @@ static bool parse_age(const char *text, int64_t *out) {
     return true;
 }
 
+static int oldest_first(const void *pa, const void *pb) {
+    const cache_entry *a = pa, *b = pb;
+    return a->used_s != b->used_s ? (a->used_s > b->used_s) - (a->used_s < b->used_s) : strcmp(a->file, b->file);
+}
+
+static int remove_file(tool *t, const char *dir, const char *file) {
+    const char *whole = fu_format(&t->arena, "%s/%s", dir, file);
+    if (t->dry_run || unlink(whole) == 0 || errno == ENOENT) return 0;
+    return tool_environment(t, "%s: cannot delete: %s", whole, strerror(errno));
+}
+
+/* Of what --filter takes, as if nothing else were there. max_size 0: all of it. */
+static int prune_filtered(tool *t, const char *dir, int64_t max_size, int64_t max_age, int64_t *n, int64_t *bytes) {
+    cache_entries all = {0};
+    cache_cubins cubins = {0};
+    int64_t total = 0, now = (int64_t)time(NULL);
+    int status = read_both(t, dir, &all, &cubins);
+    for (uint32_t i = 0; i < all.n; i++) total += (int64_t)all.at[i].file_bytes;
+    for (uint32_t i = 0; i < cubins.n; i++) total += (int64_t)cubins.at[i].file_bytes;
+    if (all.n) qsort(all.at, all.n, sizeof *all.at, oldest_first);
+    for (uint32_t i = 0; i < all.n && !status; i++) {
+        const bool is_old = max_age > 0 && now - all.at[i].used_s > max_age;
+        if (!is_old && max_size > 0 && total - *bytes <= max_size) continue;
+        if ((status = remove_file(t, dir, all.at[i].file)) != 0) break;
+        ++*n;
+        *bytes += (int64_t)all.at[i].file_bytes;
+        for (uint32_t k = 0; k < cubins.n && !status; k++) {
+            if (!is_of(&cubins.at[k], &all.at[i])) continue;
+            status = remove_file(t, dir, cubins.at[k].file);
+            if (!status) *bytes += (int64_t)cubins.at[k].file_bytes;
+        }
+    }
+    return status;
+}
+
 static int prune(tool *t, const char *dir, bool is_clear) {
     int64_t max_age = 0, max_size = INT64_MAX, n = 0, bytes = 0;
     fu_error e;
     fu_error_clear(&e);
-    if (!is_clear) {
-        if (!t->max_size && !t->max_age) return tool_usage(t, "cache prune: give --max-size or --max-age");
+    if (is_clear) max_size = 0;
+    else {
+        if (!t->max_size && !t->max_age)
+            return tool_usage(t, "cache prune: give --max-size or --max-age%s",
+                              t->filter ? " (cache clear deletes all that --filter takes)" : "");
         if (t->max_size && !tool_parse_size(t->max_size, 1024, &max_size))
             return tool_usage(t, "--max-size %s: expected a size like 512M", t->max_size);
         if (t->max_age && (!parse_age(t->max_age, &max_age) || max_age == 0))
             return tool_usage(t, "--max-age %s: expected an age like 30d, 12h or 5m", t->max_age);
     }
-    if (access(dir, F_OK) == 0 && rt_cache_prune(&e, dir,
-                                                 is_clear      ? 0
-                                                 : t->max_size ? (uint64_t)max_size
-                                                               : UINT64_MAX,
-                                                 max_age, t->dry_run, &n, &bytes) != FUSOR_OK)
+    if (t->filter) {
+        const int status = prune_filtered(t, dir, max_size, max_age, &n, &bytes);
+        if (status) return status;
+    } else if (access(dir, F_OK) == 0 &&
+               rt_cache_prune(&e, dir, is_clear || t->max_size ? (uint64_t)max_size : UINT64_MAX, max_age, t->dry_run,
+                              &n, &bytes) != FUSOR_OK)
         return tool_fail(t, &e);
     int64_t gone; /* temporary files, locks and counters too */
-    if (is_clear && !t->dry_run && access(dir, F_OK) == 0 && rt_cache_clear(&e, dir, &gone) != FUSOR_OK)
+    if (is_clear && !t->filter && !t->dry_run && access(dir, F_OK) == 0 && rt_cache_clear(&e, dir, &gone) != FUSOR_OK)
         return tool_fail(t, &e);
     if (t->json) {
         json_t *d = report_new(is_clear ? "fusor-cache-clear/1" : "fusor-cache-prune/1");
@@ -252,8 +309,7 @@ static int stats(tool *t, const char *dir) {
     int64_t since = 0;
     bool is_there = access(dir, F_OK) == 0;
     if (t->zero && is_there && rt_cache_zero_totals(&e, dir) != FUSOR_OK) return tool_fail(t, &e);
-    if ((status = cache_read(t, dir, false, &all)) != 0 || (status = cache_read_cubins(t, dir, &cubins)) != 0)
-        return status;
+    if ((status = read_both(t, dir, &all, &cubins)) != 0) return status;
     if (is_there && rt_cache_read_totals(&e, dir, &s, &since) != FUSOR_OK) return tool_fail(t, &e);
     int64_t n_aside = 0, aside_bytes = 0;
     if (is_there && rt_cache_count_quarantined(&e, dir, &n_aside, &aside_bytes) != FUSOR_OK) return tool_fail(t, &e);
@@ -312,16 +368,31 @@ static int path(tool *t, const char *dir) {
     return report_print(t, d);
 }
 
+static fusor_status export_filtered(tool *t, fu_error *e, const cache_entries *all, const char *dir, const char *bundle,
+                                    int64_t *n) {
+    uint8_t(*keys)[IR_KEY_BYTES] = fu_alloc(&t->arena, (all->n + 1) * sizeof *keys);
+    for (uint32_t i = 0; i < all->n; i++)
+        for (int b = 0; b < IR_KEY_BYTES; b++) { /* a file's name begins with its key */
+            const char digits[] = {all->at[i].file[2 * b], all->at[i].file[2 * b + 1], 0};
+            keys[i][b] = (uint8_t)strtoul(digits, NULL, 16);
+        }
+    return rt_cache_export_keys(e, dir, (const uint8_t(*)[IR_KEY_BYTES])(const void *)keys, all->n, bundle, n);
+}
+
 static int copy(tool *t, const char *dir, bool is_export) {
+    cache_entries all = {0};
     fu_error e;
     int64_t n = 0;
     fu_error_clear(&e);
     if (t->args.n + (is_export ? t->outputs.n : 0) != 2)
         return tool_usage(t, "cache %s: expected one bundle file", t->args.at[0]);
     const char *bundle = t->args.n == 2 ? t->args.at[1] : t->outputs.at[0];
-    const int usage = tool_no_stdout(t, is_export ? "cache export" : "cache import", bundle);
+    int usage = tool_no_stdout(t, is_export ? "cache export" : "cache import", bundle);
+    if (!usage && t->filter) usage = cache_read(t, dir, false, &all);
     if (usage) return usage;
-    fusor_status status = is_export ? rt_cache_export(&e, dir, bundle, &n) : rt_cache_import(&e, bundle, dir, &n);
+    fusor_status status = t->filter   ? export_filtered(t, &e, &all, dir, bundle, &n)
+                          : is_export ? rt_cache_export(&e, dir, bundle, &n)
+                                      : rt_cache_import(&e, bundle, dir, &n);
     if (status != FUSOR_OK) return tool_fail(t, &e);
     if (t->json) {
         json_t *d = report_new(is_export ? "fusor-cache-export/1" : "fusor-cache-import/1");
@@ -333,10 +404,42 @@ static int copy(tool *t, const char *dir, bool is_export) {
     return 0;
 }
 
+static const char *const actions[] = {"list",  "show", "disasm", "verify", "prune",  "clear",
+                                      "stats", "path", "why",    "warm",   "export", "import"};
+enum { LIST, SHOW, DISASM, VERIFY, PRUNE, CLEAR, STATS, PATH, WHY, WARM, EXPORT, IMPORT, N_ACTIONS };
+
+/* Those of `fusor cache` that an action would ignore. */
+static int check_options(tool *t, int action) {
+#define A(x) (1u << (x))
+    const struct {
+        bool is_given;
+        const char *name;
+        unsigned takers;
+    } rows[] = {
+        {t->text != NULL, "-e", A(WHY) | A(WARM)},
+        {t->dims.n > 0, "--dim", A(WHY) | A(WARM)},
+        {t->outputs.n > 0, "-o", A(WARM) | A(EXPORT)},
+        {t->filter != NULL, "--filter",
+         A(LIST) | A(SHOW) | A(DISASM) | A(VERIFY) | A(PRUNE) | A(CLEAR) | A(STATS) | A(EXPORT)},
+        {t->sort != NULL, "--sort", A(LIST)},
+        {t->max_size != NULL, "--max-size", A(PRUNE)},
+        {t->max_age != NULL, "--max-age", A(PRUNE)},
+        {t->dry_run, "--dry-run", A(PRUNE) | A(CLEAR)},
+        {t->zero, "--zero", A(STATS)},
+    };
+#undef A
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!rows[i].is_given || rows[i].takers >> action & 1) continue;
+        fu_str names;
+        fu_str_init(&names, &t->arena);
+        for (int k = 0; k < N_ACTIONS; k++)
+            if (rows[i].takers >> k & 1) fu_str_addf(&names, "%s%s", names.n ? ", " : "", actions[k]);
+        return tool_usage(t, "'cache %s' takes no %s, which is for cache %s", actions[action], rows[i].name, names.at);
+    }
+    return 0;
+}
+
 int cmd_cache(tool *t) {
-    static const char *const actions[] = {"list",  "show", "disasm", "verify", "prune",  "clear",
-                                          "stats", "path", "why",    "warm",   "export", "import"};
-    enum { LIST, SHOW, DISASM, VERIFY, PRUNE, CLEAR, STATS, PATH, WHY, WARM, EXPORT, IMPORT, N_ACTIONS };
     char dir[4096];
     int action = -1, status;
     if (t->args.n == 0)
@@ -347,6 +450,7 @@ int cmd_cache(tool *t) {
     if (action < 0)
         return tool_usage(t, "unknown action 'cache %s'%s", t->args.at[0],
                           tool_suggest(t, t->args.at[0], actions, N_ACTIONS, ""));
+    if ((status = check_options(t, action)) != 0) return status;
     if (action == WARM) return cache_warm(t);
     if (action == WHY) return cache_why(t);
     if ((status = cache_directory(t, dir, sizeof dir)) != 0) return status;

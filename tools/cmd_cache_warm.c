@@ -194,6 +194,7 @@ int cache_warm(tool *t) {
     walk w = {.t = t};
     fu_error e;
     fu_error_clear(&e);
+    if (t->outputs.n > 1) return tool_usage(t, "-o is given %u times; expected one file", t->outputs.n);
     int status = tool_no_stdout(t, "-o", t->outputs.n ? t->outputs.at[0] : NULL);
     if (!status) status = walk_all(&w);
     if (status) return status;

@@ -105,7 +105,7 @@ _fusor() {
         '--sort=[list by key, function, kind, target, size, compile, hits or age]:sort:(key function kind target size compile hits age)'
         '--max-size=[prune to this size\: 512M]:BYTES: '
         '--max-age=[prune what was not used for\: 30d, 12h]:AGE: '
-        '--dry-run[say what prune would delete]'
+        '--dry-run[say what prune or clear would delete]'
         '-z[set the counters of stats to zero]'
         '--zero[set the counters of stats to zero]'
         '--json[one JSON document on stdout]'

@@ -406,6 +406,22 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     expect 0 'written to out.fbundle' cache export -o out.fbundle
     expect 2 'one bundle file' cache export app.fbundle -o out.fbundle
     rm -f out.fbundle
+    # --filter: what is deleted or written is that alone.
+    expect 0 '' cache warm two.fusor --target v2,v3 -q
+    for level in v2 v3; do expect 0 "$level" cache list --filter target=$level; eval "n_$level=$(($(wc -l <out) - 1))"; done
+    n_all=$(ls "$FUSOR_CACHE_DIR"/*.fk | wc -l)
+    expect 0 "would delete $n_v2 entr" cache clear --filter target=v2 --dry-run
+    expect 0 'deleted 0 entries' cache prune --filter target=v2 --max-size 1G
+    expect 0 'deleted 0 entries' cache prune --filter target=v2 --max-age 1d
+    expect 0 "^$n_v3 entries written" cache export v3.fbundle --filter target=v3
+    expect 0 "deleted $n_v2 entr" cache prune --filter target=v2 --max-size 1
+    [ "$(ls "$FUSOR_CACHE_DIR"/*.fk | wc -l)" = $((n_all - n_v2)) ] && ok || bad 'prune --filter deleted something else'
+    expect 0 "deleted $n_v3 entr" cache clear --filter target=v3
+    [ "$(ls "$FUSOR_CACHE_DIR"/*.fk | wc -l)" = $((n_all - n_v2 - n_v3)) ] && ok || bad 'clear --filter deleted something else'
+    expect 0 "^$n_v3 entries read" cache import v3.fbundle
+    rm -f v3.fbundle
+    expect 2 "did you mean 'kind'" cache clear --filter kin=map
+    expect 2 'cache clear deletes all that' cache prune --filter kind=map
     expect 0 'deleted' cache clear
     expect 0 'read from' cache import app.fbundle
     # in the last entry, before the zeros (63 at most) that fill the bundle up
@@ -455,6 +471,18 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     fi
 fi
 expect 2 "'cache clear' changes the directory; expected rw" cache clear --cache ro
+expect 2 "'cache clear' takes no --max-age, which is for cache prune" cache clear --max-age 30d
+expect 2 'takes no --max-size' cache clear --max-size 1G
+expect 2 'takes no -o, which is for cache warm, export' cache list -o here
+expect 2 'takes no --zero, which is for cache stats' cache list -z
+expect 2 'takes no --max-age' cache list --max-age 3d
+expect 2 'takes no --sort' cache stats --sort size
+expect 2 'takes no --filter' cache import nosuch --filter kind=row
+expect 2 'takes no --filter' cache why two.fusor --filter kind=row
+expect 2 'takes no --dry-run' cache import nosuch --dry-run
+expect 2 'takes no -e' cache verify -e "$sgd"
+expect 2 'takes no --dim' cache path --dim N=3
+expect 2 '[-]o is given 2 times' cache warm two.fusor -o one -o two
 expect 2 "'cache import' changes the directory; expected rw" cache import nosuch --cache off
 # A limit on the size of files is a disk that is full: no new kernels on it, no results, no signal.
 (ulimit -f 0; exec "$fusor" run -e 'func @f(%x: f32[N]) -> f32[N] { %a = cosh(%x) %y = sub(%a, 0.25) return %y }' \
