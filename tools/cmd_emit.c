@@ -48,19 +48,27 @@ static int write_out(tool *t, const void *data, size_t bytes) {
     return why ? tool_environment(t, "%s: %s", t->outputs.at[0], strerror(why)) : 0;
 }
 
-static bool is_chosen(const tool *t, const export_kernel *k, int number) {
-    char *end;
+/* The kernel that --kernel names by its number; -1: it names none so. */
+static int chosen_number(const tool *t, int n_kernels) {
+    const size_t n = t->kernel ? strspn(t->kernel, "0123456789") : 0;
+    if (!n || t->kernel[n] || n > 9) return -1;
+    const int number = atoi(t->kernel);
+    return number < n_kernels ? number : -1;
+}
+
+static bool is_chosen(const tool *t, const export_kernel *k, int number, int chosen) {
     if (!t->kernel) return true;
-    if (strncmp(k->symbol, t->kernel, strlen(t->kernel)) == 0 || strncmp(k->key, t->kernel, strlen(t->kernel)) == 0)
-        return true;
-    return strtol(t->kernel, &end, 10) == number && !*end && end != t->kernel;
+    if (chosen >= 0) return number == chosen;
+    return strncmp(k->symbol, t->kernel, strlen(t->kernel)) == 0 || strncmp(k->key, t->kernel, strlen(t->kernel)) == 0;
 }
 
 /* The different kernels of a plan that --kernel takes. 0, or the exit status. A function of copies alone has none and
  * can be exported all the same: the header copies. */
 static int find_kernels(tool *t, const ir_plan *plan, bool is_export, export_kernels *out) {
-    int number = 0;
+    int number = 0, n_kernels = 0;
     bool has_reference = false;
+    for (uint32_t i = 0; i < plan->steps.n; i++) n_kernels += plan->steps.at[i].kind == IR_STEP_KERNEL;
+    const int chosen = chosen_number(t, n_kernels);
     for (uint32_t i = 0; i < plan->steps.n; i++) {
         has_reference |= plan->steps.at[i].kind == IR_STEP_REFERENCE;
         if (plan->steps.at[i].kind != IR_STEP_KERNEL) continue;
@@ -73,7 +81,7 @@ static int find_kernels(tool *t, const ir_plan *plan, bool is_export, export_ker
         for (int b = 0; b < IR_KEY_BYTES; b++) snprintf(k.key + 2 * b, 3, "%02x", key[b]);
         bool is_new = true;
         for (uint32_t j = 0; j < out->n; j++) is_new &= strcmp(out->at[j].key, k.key) != 0;
-        if (is_new && is_chosen(t, &k, number)) fu_push(&t->arena, out, k);
+        if (is_new && is_chosen(t, &k, number, chosen)) fu_push(&t->arena, out, k);
         number++;
     }
     if (number == 0 && ir_level_is_gpu(plan->options.level))

@@ -91,7 +91,7 @@ _fusor() {
         '*-o+[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
         '*--output=[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
         '--stage=[ir, opt, plan, llvm, asm, obj, header, ptx or cubin]:stage:(ir opt plan llvm asm obj header ptx cubin)'
-        '--kernel=[only the kernel whose symbol or key starts so, or its number]:PREFIX: '
+        '--kernel=[only the kernel of this number (fusor explain), else those whose symbol or key starts so]:PREFIX: '
             )
             _arguments $common $own $rest && ret=0 ;;
         cache)

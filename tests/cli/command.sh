@@ -318,6 +318,23 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
         rm -f asm.s asm.o
     done
     expect 0 'target triple' emit -e "$sgd" --stage llvm
+    # A number is that kernel alone, though keys begin with it too; other words are the beginning of a symbol or key.
+    "$fusor" explain -e "$three" --json --target v3 >out 2>err
+    n=$(grep -c '"key": ' out)
+    for ((k = 0; k <= n; k++)); do
+        key=$(grep '"key": ' out | sed -n "$((k + 1))s/.*: \"\(.*\)\".*/\1/p")
+        "$fusor" emit -e "$three" --stage asm --target v3 --kernel $k >by_number 2>err
+        status=$?
+        if [ $k = "$n" ]; then [ $status = 2 ] && ok || bad "--kernel $k of $n"
+        else "$fusor" emit -e "$three" --stage asm --target v3 --kernel "$key" >by_key 2>err; same by_number by_key "--kernel $k is not $key"; fi
+    done
+    rm -f by_number by_key
+    many= results=
+    for op in abs neg exp log sin cos tan tanh sqrt relu gelu sigmoid floor ceil silu erf; do many+=" %a$op = $op(%x) %b$op = $op(%d)" results+=", %a$op, %b$op"; done
+    many="func @f(%x: f32[64], %d: f64[64]) -> ($(printf 'f32[64], f64[64]%.0s, ' {1..15})f32[64], f64[64]) { $many return ${results#, } }"
+    "$fusor" emit -e "$many" --stage asm --no-fuse --kernel 1 >out 2>err
+    [ "$(grep -c '\.globl' out)" = 1 ] && ok || bad '--kernel 1 of 32'
+    expect 2 'no kernel of @f has this symbol, key or number' emit -e "$many" --stage asm --no-fuse --kernel 99999999999999999999
     expect 0 '' emit -e "$sgd" --stage obj -o k.o
     expect 0 '' emit -e "$mlp" --stage obj -o k.o
     expect 2 'no text' emit -e "$mlp" --stage obj
