@@ -372,6 +372,8 @@ static void json_time(run *r, const point *p, json_t *o) {
                   "bytes_written", (json_int_t)p->traffic.bytes_written, "flops", (json_int_t)p->traffic.flops,
                   "threads", p->threads, "device", context_device_name(r->t->ctx, device), "target",
                   ir_target_name((ir_target){plan->options.level, plan->options.features}, target)));
+    (void)json_object_set_new(o, "samples", json_integer(p->time.samples));
+    (void)json_object_set_new(o, "calls_per_sample", json_integer(p->time.batch));
     if (p->exe->choice) {
         char text[300];
         auto_last_text(p->exe, text, sizeof text);
@@ -450,8 +452,10 @@ static void print_time(run *r, const point *p, FILE *out) {
            flops = p->traffic.flops / seconds;
     limits l = limits_get(t, p->threads, false);
     if (p->traffic.is_f32) limits_beside(t, &l, flops);
-    fprintf(out, "time: median %s, min %s, p99 %s over %" PRId64 " calls\n", report_ns(t, p->time.median_ns),
-            report_ns(t, p->time.min_ns), report_ns(t, p->time.p99_ns), p->time.runs);
+    fprintf(out, "time: median %s, min %s, p99 %s over %" PRId64 " %s\n", report_ns(t, p->time.median_ns),
+            report_ns(t, p->time.min_ns), report_ns(t, p->time.p99_ns), p->time.samples,
+            p->time.batch == 1 ? "calls"
+                               : fu_format(&t->arena, "samples, each the mean of %" PRId64 " calls", p->time.batch));
     fprintf(out, "rate: %s, %s; %s\n", report_rate(t, bytes, "GB/s"), report_rate(t, flops, "GFLOP/s"),
             limits_share(t, &l, p->traffic.type, bytes, flops));
     char device[24];
@@ -605,6 +609,7 @@ static int run_sweep(run *r) {
     const int n_thread_counts = t->n_thread_counts ? t->n_thread_counts : 1; /* 0: as ever */
     bool is_ok = true, more = true;
     int status = 0;
+    int64_t most_batch = 1;
     t->time = true;
     while (more && !status) {
         for (int k = 0; k < n_thread_counts && !status; k++) {
@@ -618,6 +623,7 @@ static int run_sweep(run *r) {
                 (void)json_object_set_new(o, "dims", report_dims(r->flat->sizes, r->in.symbols));
                 (void)json_object_set_new(o, "threads", json_integer(p.threads));
                 (void)json_array_append_new(points, o);
+                if (p.time.batch > most_batch) most_batch = p.time.batch;
                 double s = p.time.median_ns * 1e-9;
                 report_row(&table, dims_text(r), fu_format(&t->arena, "%d", p.threads), report_ns(t, p.time.median_ns),
                            report_ns(t, p.time.min_ns), report_ns(t, p.time.p99_ns),
@@ -640,7 +646,11 @@ static int run_sweep(run *r) {
         json_t *document = report_new("fusor-run/1");
         (void)json_object_set(document, "points", points);
         status = report_print(t, document);
-    } else if (!status) report_table_print(&table, stdout);
+    } else if (!status) {
+        report_table_print(&table, stdout);
+        if (most_batch > 1 && !t->quiet)
+            printf("the times of short calls are of samples, each the mean of %" PRId64 " calls at most\n", most_batch);
+    }
     json_decref(points);
     return status ? status : is_ok ? 0 : EXIT_NO;
 }

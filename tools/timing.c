@@ -26,20 +26,27 @@ bool timing_measure(tool *t, bool (*run)(void *user), void *user, int64_t warmup
     int64_t from = fu_now_ns();
     if (!run(user)) return false;
     int64_t one = fu_now_ns() - from, batch = runs > 0 || one > 5000 ? 1 : 10000 / (one + 1) + 1, n = 0;
-    int64_t limit = runs > 0 ? runs : MAX_SAMPLES;
-    *out = (timing){0};
-    for (int64_t start = fu_now_ns(); n < limit; n++) {
+    *out = (timing){.min_ns = INFINITY, .batch = batch};
+    uint64_t random = 1;
+    for (int64_t start = fu_now_ns(); runs <= 0 || n < runs; n++) {
         if (runs <= 0 && n >= 5 && (double)(fu_now_ns() - start) >= min_time * 1e9) break;
         from = fu_now_ns();
         for (int64_t k = 0; k < batch; k++)
             if (!run(user)) return false;
-        samples[n % MAX_SAMPLES] = (double)(fu_now_ns() - from) / (double)batch;
+        const double sample = (double)(fu_now_ns() - from) / (double)batch;
+        out->min_ns = fmin(out->min_ns, sample);
+        int64_t at = n;
+        if (n >= MAX_SAMPLES) { /* those kept are a random choice of all (a reservoir) */
+            random = random * 6364136223846793005u + 1442695040888963407u;
+            at = (int64_t)((random >> 20) % (uint64_t)(n + 1));
+        }
+        if (at < MAX_SAMPLES) samples[at] = sample;
     }
+    out->samples = n;
     out->runs = n * batch;
     if (n > MAX_SAMPLES) n = MAX_SAMPLES;
     out->median_ns = timing_median(samples, n);
-    out->min_ns = samples[0];
-    out->p99_ns = samples[(n * 99 + 99) / 100 - 1]; /* 99 % of the calls took no longer */
+    out->p99_ns = samples[(n * 99 + 99) / 100 - 1]; /* 99 % of the samples took no longer */
     return true;
 }
 

@@ -5,8 +5,8 @@
 #include "options.h"
 
 typedef struct timing {
-    double median_ns, min_ns, p99_ns;
-    int64_t runs;
+    double median_ns, min_ns, p99_ns; /* of the samples */
+    int64_t runs, samples, batch;     /* a sample is the mean of batch calls */
 } timing;
 /* Calls run(user) until min_time seconds and at least a few samples are full, or exactly `runs` times where runs > 0.
  * Calls too short for the clock are timed in batches. run returns false to stop with an error. */

@@ -211,6 +211,11 @@ for runs in 2 3 7; do
     "$fusor" run two.fusor --fill ones --dim N=1K --time --warmup 0 --runs $runs --json >out 2>err &&
         tr -d ' ,' <out | awk -F: '{ v[$1] = $2 } END { exit !(v["\"min_ns\""] <= v["\"median_ns\""] + 0 && v["\"median_ns\""] <= v["\"p99_ns\""] + 0) }' && ok || bad "min, median and p99 of $runs runs"
 done
+# However short a call: for the time asked for, and what a sample is is said.
+from=$(date +%s%N)
+expect 0 'over [0-9]* samples, each the mean of [0-9]* calls$' run two.fusor @g a=1 --time --warmup 0 --min-time 1.5
+[ $(($(date +%s%N) - from)) -ge 1500000000 ] && ok || bad '--min-time is cut short'
+expect 0 'over 70000 calls$' run two.fusor @g a=1 --time --runs 70000
 expect 0 'N=2000' run two.fusor --fill ones --dim N=1e3,2e3 --threads 1,2 --runs 2 --time
 expect 0 'N=2000 .* 2 ' run two.fusor --fill ones --dim N=1e3,2e3 --threads 1e0,2 --runs 2 --time
 expect 0 'f32\[3\]' run two.fusor --fill ones --dim N=3 --no-fuse
@@ -243,7 +248,7 @@ if [ -w /dev/full ]; then "$fusor" run two.fusor --fill ones --dim N=9 >/dev/ful
 # JSON
 json fusor-run/1 'results.0.dtype results.0.shape results.1.mean results.0.nan' run two.fusor --fill ones --dim N=3
 json fusor-run/1 'check.0.max_ulp check.0.bound check.0.ok check.0.at_ulp check.0.at_bound check.1.at check.1.name' run two.fusor --fill normal:1 --dim N=300 --check
-json fusor-run/1 'median_ns min_ns p99_ns runs compile_ns load_ns cache kernels bytes_read bytes_written flops threads device target' \
+json fusor-run/1 'median_ns min_ns p99_ns runs samples calls_per_sample compile_ns load_ns cache kernels bytes_read bytes_written flops threads device target' \
     run two.fusor --fill ones --dim N=3 --time --runs 2
 json fusor-run/1 'points.1.dims.N points.1.threads points.0.median_ns' run two.fusor --fill ones --dim N=3,4 --runs 2
 json fusor-run/1 'results.0.max' run -e 'func @f(%a: f32[4]) -> f32[4] { %y = log(%a) return %y }' a=zeros
