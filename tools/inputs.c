@@ -8,19 +8,6 @@
 #include <unistd.h>
 
 /* ---- the command to copy ---- */
-static void add_quoted(fu_str *s, const char *word) {
-    if (word[0] &&
-        strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:@,%") == strlen(word)) {
-        fu_str_add(s, word);
-        return;
-    }
-    fu_str_addc(s, '\'');
-    for (; *word; word++)
-        if (*word == '\'') fu_str_add(s, "'\\''");
-        else fu_str_addc(s, *word);
-    fu_str_addc(s, '\'');
-}
-
 static bool binds_sizes(const inputs *in, int i) {
     const ir_param *p = &in->g->params.at[i];
     if (in->source[i]) return !rt_data_is_fill(in->source[i]);
@@ -38,8 +25,8 @@ static const char *whole_command(tool *t, const inputs *in) {
     fu_str s;
     fu_str_init(&s, &t->arena);
     fu_str_addf(&s, "fusor %s ", t->command->name);
-    if (t->text) fu_str_add(&s, "-e "), add_quoted(&s, t->text);
-    else add_quoted(&s, t->args.at[0]);
+    if (t->text) fu_str_add(&s, "-e "), tool_add_quoted(&s, t->text);
+    else tool_add_quoted(&s, t->args.at[0]);
     if (strcmp(t->command->name, "eval") != 0) fu_str_addf(&s, " @%s", g->name);
     bool *needs = FU_NEW_N(&t->arena, bool, ir_size_symbol_count(g->sizes) + 1);
     for (uint32_t k = 0; k < ir_size_symbol_count(g->sizes); k++) needs[k] = true;
@@ -47,15 +34,16 @@ static const char *whole_command(tool *t, const inputs *in) {
         const ir_param *p = &g->params.at[i];
         const ir_node *n = ir_at(g, p->node);
         uint32_t symbol;
-        if (in->given[i]) fu_str_addc(&s, ' '), add_quoted(&s, in->given[i]);
-        else if (!in->source[i] && !p->has_value)
-            fu_str_addf(&s, " %s=%s:%d", p->name, ir_is_float(n->dtype) ? "normal" : "uniform", i + 1);
+        if (in->given[i]) fu_str_addc(&s, ' '), tool_add_quoted(&s, in->given[i]);
+        else if (!in->source[i] && !p->has_value) {
+            const bool is_bool = n->dtype == FUSOR_BOOL;
+            if (!ir_is_float(n->dtype) && !is_bool) fu_str_addf(&s, " %s=zeros", p->name); /* they may be indices */
+            else fu_str_addf(&s, " %s=%s:%d", p->name, is_bool ? "uniform" : "normal", i + 1);
+        }
         for (int d = 0; d < n->rank; d++)
             if (binds_sizes(in, i) && ir_size_is_symbol(g->sizes, n->dim[d], &symbol)) needs[symbol] = false;
     }
-    for (uint32_t i = 0; i < t->weights.n; i++) fu_str_add(&s, " --weights "), add_quoted(&s, t->weights.at[i]);
-    if (t->fill) fu_str_add(&s, " --fill "), add_quoted(&s, t->fill);
-    for (uint32_t i = 0; i < t->dims.n; i++) fu_str_add(&s, " --dim "), add_quoted(&s, t->dims.at[i]);
+    tool_add_given(t, &s);
     for (uint32_t k = 0; k < ir_size_symbol_count(g->sizes); k++)
         if (needs[k] && !has_dim(in, k)) fu_str_addf(&s, " --dim %s=64", ir_size_symbol_name(g->sizes, k));
     return s.at;

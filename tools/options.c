@@ -317,6 +317,59 @@ int tool_parse_options(tool *t, int argc, char **argv) {
     return t->help || t->version ? 0 : check_values(t);
 }
 
+/* ---- the command to copy ---- */
+void tool_add_quoted(fu_str *s, const char *word) {
+    if (word[0] &&
+        strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:@,%") == strlen(word)) {
+        fu_str_add(s, word);
+        return;
+    }
+    fu_str_addc(s, '\'');
+    for (; *word; word++)
+        if (*word == '\'') fu_str_add(s, "'\\''");
+        else fu_str_addc(s, *word);
+    fu_str_addc(s, '\'');
+}
+
+static void add_option(fu_str *s, const option *o, const char *value) {
+    fu_str_addf(s, " --%s", o->name);
+    if (value) fu_str_addc(s, o->kind == MAYBE ? '=' : ' '), tool_add_quoted(s, value);
+}
+
+void tool_add_given(const tool *t, fu_str *s) {
+    for (int k = 0; k < N_OPTIONS; k++) {
+        const option *o = &options[k];
+        const void *at = (const char *)t + o->field;
+        char number[32];
+        const char *text;
+        switch (o->kind) {
+        case FLAG:
+            if (*(const bool *)at) add_option(s, o, NULL);
+            break;
+        case COUNT:
+            for (int64_t i = 0; i < *(const int64_t *)at; i++) add_option(s, o, NULL);
+            break;
+        case TEXT:
+        case MAYBE:
+            text = *(const char *const *)at;
+            if (text && at != &t->text) add_option(s, o, o->kind == MAYBE && !text[0] ? NULL : text);
+            break;
+        case LIST:
+            for (uint32_t i = 0; i < ((const tool_words *)at)->n; i++)
+                add_option(s, o, ((const tool_words *)at)->at[i]);
+            break;
+        case INT:
+            snprintf(number, sizeof number, "%" PRId64, *(const int64_t *)at);
+            if (*(const int64_t *)at >= 0) add_option(s, o, number);
+            break;
+        case NUMBER:
+            snprintf(number, sizeof number, "%g", *(const double *)at);
+            if (*(const double *)at >= 0) add_option(s, o, number);
+            break;
+        }
+    }
+}
+
 /* ---- help ---- */
 static void print_options(FILE *out, const tool_command *c) {
     for (int k = 0; k < N_OPTIONS; k++) {

@@ -58,6 +58,9 @@ struct tool {
 
 /* Reads the command line. 0, or the exit status after a message. */
 int tool_parse_options(tool *t, int argc, char **argv);
+/* A word as a shell reads it, and " --option value" for each option that was given but -e. */
+void tool_add_quoted(fu_str *s, const char *word);
+void tool_add_given(const tool *t, fu_str *s);
 void tool_print_help(FILE *out, const tool_command *c); /* NULL: of the whole command */
 
 /* By --cache: is nothing to be written beside or into the cache? */

@@ -153,6 +153,12 @@ if eval "$line" >out 2>err; then ok; else bad "the command to copy does not work
 expect 2 'give --dim N=SIZE' run two.fusor --fill ones
 line=$(grep -A1 'A complete command' err | tail -1 | sed "s|^  fusor |$fusor |")
 if eval "$line" >out 2>err; then ok; else bad "the command to copy does not work: $line"; fi
+expect 2 'A complete command' run -e 'func @f(%x: f32[N], %i: i64[M]) -> f32[M] { %y = take(%x, %i) return %y }' --check --time --runs 3 --threads 1,2 -o y=y\ z.npy -q
+line=$(grep -A1 'A complete command' err | tail -1 | sed "s|^  fusor |$fusor |")
+[[ $line == *" x=normal:1 i=zeros --output 'y=y z.npy' --check --time --runs 3 --threads 1,2 --quiet --dim N=64 --dim M=64" ]] && ok || bad "the command to copy: $line"
+line=${line/--threads 1,2/--threads 2}
+if eval "$line" >out 2>err && [ -f 'y z.npy' ]; then ok; else bad "the command to copy does not work: $line"; fi
+rm -f 'y z.npy'
 
 # programs and data that are wrong
 expect 3 "<text>:1:.*unknown operator 'rleu'; did you mean 'relu'" run -e 'func @f(%a: f32[4]) -> f32[4] { %y = rleu(%a) return %y }'
