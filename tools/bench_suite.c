@@ -48,7 +48,7 @@ int bench_check_suites(tool *t) {
     for (uint32_t i = 0; i < t->dims.n; i++)
         if (strncmp(t->dims.at[i], "N=", 2) != 0 || read_sizes(t->dims.at[i] + 2, ',', (int64_t[8]){0}) < 1)
             return tool_usage(t, "--dim %s: expected N=SIZE or N=SIZE,SIZE (up to 8)", t->dims.at[i]);
-    if (!is_any)
+    if (!is_any && !t->import_json)
         return tool_usage(t, "no workload%s has '%s' in its name (see fusor bench --list)",
                           t->args.n ? " of these suites" : "", t->filter);
     return 0;

@@ -115,6 +115,29 @@ static int check_unmeasured(tool *t) {
                   : 0;
 }
 
+/* Results of a file: those of the suites and of --filter. */
+static int import(tool *t, json_t **document) {
+    const char *unused = t->dims.n            ? "--dim"
+                         : t->min_time >= 0   ? "--min-time"
+                         : t->quick           ? "--quick"
+                         : t->peers           ? "--peers"
+                         : t->python          ? "--python"
+                         : t->n_thread_counts ? "--threads"
+                                              : NULL;
+    if (unused) return tool_usage(t, "--import-json measures nothing, so %s cannot be given with it", unused);
+    const int status = bench_read(t, t->import_json, "--import-json", document);
+    json_t *results = status ? NULL : json_object_get(*document, "results");
+    const size_t n = json_array_size(results);
+    for (size_t i = n; i-- > 0;) {
+        const json_t *row = json_array_get(results, i);
+        const bench_workload w = {.suite = text(row, "suite"), .name = text(row, "name")};
+        if (!bench_is_wanted(t, &w)) (void)json_array_remove(results, i);
+    }
+    return n && json_array_size(results) == 0
+               ? tool_usage(t, "%s: no result is of these suites and --filter", t->import_json)
+               : status;
+}
+
 int cmd_bench(tool *t) {
     int status = bench_check_suites(t), worse = 0;
     const char *path;
@@ -135,7 +158,7 @@ int cmd_bench(tool *t) {
         return status;
     json_decref(document);
     document = NULL;
-    status = t->import_json ? bench_read(t, t->import_json, "--import-json", &document) : bench_run(t, &document);
+    status = t->import_json ? import(t, &document) : bench_run(t, &document);
     if (!status && t->baseline && (worse = bench_compare(t, document, !t->import_json)) > EXIT_NO) status = worse;
     if (!status) bench_auto_judge(document);
     if (!status && t->export_json) status = bench_save(t, t->export_json, document);

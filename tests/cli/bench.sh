@@ -112,6 +112,14 @@ bench 0 '' --import-json then.json --save-baseline then
 bench 0 'the machine is 30.0% slower' --import-json now.json --baseline then
 bench 1 'SLOWER: chains, r3, .* +23.1%' --import-json worse.json --baseline then
 
+# suites and --filter say which of them count
+day=1 document "$(row a 100 0.02)" "$(row bb 100 0.02 | sed 's/"chains"/"rows"/')" >both.json
+bench 0 '!bb' --import-json both.json chains --export-json one.json
+[ "$(grep -c '"suite"' one.json)" = 1 ] && ok || bad 'what is written of an import of one suite'
+bench 0 '!chains' --import-json both.json --filter bb
+bench 2 'no result is of these suites' --import-json both.json matmul
+bench 2 'measures nothing, so --dim cannot be given' --import-json both.json --dim N=3
+
 # what is wrong with files and names
 bench 4 'made with --save-baseline none\|No such file' --import-json base.json --baseline none
 bench 2 "a name has no '/'" --import-json base.json --baseline a/b
