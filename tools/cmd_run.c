@@ -241,19 +241,22 @@ static bool call_once(void *user) {
     if (c->status == FUSOR_OK && c->r->t->ctx->queue) c->status = fusor_context_wait(c->r->t->ctx);
     return c->status == FUSOR_OK;
 }
+static int64_t warmup_of(const tool *t) { return t->warmup >= 0 ? t->warmup : 3; }
 static bool time_calls(tool *t, timed *c, timing *out) {
-    return timing_measure(t, call_once, c, t->warmup >= 0 ? t->warmup : 3, t->runs,
-                          t->min_time >= 0 ? t->min_time : 0.5, out);
+    return timing_measure(t, call_once, c, warmup_of(t), t->runs, t->min_time >= 0 ? t->min_time : 0.5, out);
 }
 
 /* More calls with the profile on: the figures of --time are not touched by it. */
 static bool measure_profile(tool *t, timed *c, point *p) {
     char *text = NULL;
     timing unused;
-    bool ok = (c->status = fusor_profile_enable(t->ctx, 1)) == FUSOR_OK &&
-              timing_measure(t, call_once, c, 3, t->runs, t->min_time >= 0 ? t->min_time : 0.3, &unused) &&
-              (c->status = fusor_profile_enable(t->ctx, 0)) == FUSOR_OK &&
-              (c->status = fusor_profile_json(t->ctx, &text)) == FUSOR_OK;
+    bool ok = (c->status = fusor_profile_enable(t->ctx, 1)) == FUSOR_OK;
+    for (int64_t i = warmup_of(t); i-- > 0 && ok;) ok = call_once(c);
+    ok = ok && (c->status = fusor_profile_enable(t->ctx, 0)) == FUSOR_OK && /* it starts from zero again */
+         (c->status = fusor_profile_enable(t->ctx, 1)) == FUSOR_OK &&
+         timing_measure(t, call_once, c, 0, t->runs, t->min_time >= 0 ? t->min_time : 0.3, &unused) &&
+         (c->status = fusor_profile_enable(t->ctx, 0)) == FUSOR_OK &&
+         (c->status = fusor_profile_json(t->ctx, &text)) == FUSOR_OK;
     if (ok) p->profile = json_loads(text, 0, NULL);
     fusor_text_free(text);
     return ok;

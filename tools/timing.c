@@ -24,7 +24,7 @@ bool timing_measure(tool *t, bool (*run)(void *user), void *user, int64_t warmup
     for (int64_t i = 0; i < warmup; i++)
         if (!run(user)) return false;
     int64_t from = fu_now_ns();
-    if (!run(user)) return false;
+    if (runs <= 0 && !run(user)) return false;
     int64_t one = fu_now_ns() - from, batch = runs > 0 || one > 5000 ? 1 : 10000 / (one + 1) + 1, n = 0;
     *out = (timing){.min_ns = INFINITY, .batch = batch};
     uint64_t random = 1;

@@ -129,7 +129,10 @@ done
 expect 3 "$(printf '\033\\[1;31merror:\033\\[0m there is no value %%z')" check --color=always -e 'func @f(%x: f32) -> f32 { return %z }'
 expect 4 '"file": "nosuch"' check --json two.fusor nosuch
 expect 3 'overflow 64 bits' run -e 'func @f(%x: f32[N,N]) -> f32 { %y = reduce_sum(%x) return %y }' x=1 --dim N=4e9
-json fusor-run/1 'profile.0.calls profile.0.gb_s profile.0.share' run two.fusor @g a=1 --profile --runs 5
+for warmup in 0 4; do
+    json fusor-run/1 'profile.0.calls profile.0.gb_s profile.0.share' run two.fusor @g a=1 --profile --runs 5 --warmup $warmup
+    grep -q '"calls": 5,' out && ok || bad '--profile counts other calls than those of --runs'
+done
 
 # tensors as NumPy 2.3 prints them
 expect 0 '^\[\]$' run -e 'func @f(%x: f32[5, 0]) -> f32[5, 0] { %y = neg(%x) return %y }' --fill ones
