@@ -75,6 +75,24 @@ static const char *foreign_ending(const char *path) {
     return NULL;
 }
 
+/* What a path names, however it is spelled: a file that is there, or its place in a directory that is. */
+static const char *resolve(tool *t, const char *path) {
+    const char *slash = strrchr(path, '/');
+    if (strcmp(path, "-") == 0) return path;
+    char *whole = realpath(path, NULL), *parent = NULL;
+    if (!whole)
+        parent = realpath(!slash          ? "."
+                          : slash == path ? "/"
+                                          : fu_strndup(&t->arena, path, (size_t)(slash - path)),
+                          NULL);
+    const char *out = whole    ? fu_strdup(&t->arena, whole)
+                      : parent ? fu_format(&t->arena, "%s/%s", parent, slash ? slash + 1 : path)
+                               : path;
+    free(whole);
+    free(parent);
+    return out;
+}
+
 static int find_outputs(run *r) {
     tool *t = r->t;
     const ir_graph *g = r->flat;
@@ -111,8 +129,9 @@ static int find_outputs(run *r) {
                               r->output[i], ending);
         if (strcmp(r->output[i], "-") == 0 && t->json)
             return tool_usage(t, "-o %s=- and --json both want stdout", g->results.at[i].name);
+        const char *resolved = resolve(t, r->output[i]);
         for (uint32_t k = 0; k < i; k++)
-            if (r->output[k] && strcmp(r->output[k], r->output[i]) == 0)
+            if (r->output[k] && strcmp(resolve(t, r->output[k]), resolved) == 0)
                 return tool_usage(t, "results '%s' and '%s' both go to %s", g->results.at[k].name,
                                   g->results.at[i].name, r->output[i]);
         r->writes_stdout |= strcmp(r->output[i], "-") == 0;

@@ -242,6 +242,13 @@ expect 0 '' run -e "$sgd" p=p.npy g=ones lr=0.5 -o q=p.npy
 same p.npy q.npy 'in place: another result'
 expect 0 '' run two.fusor --fill ones --dim N=3 -o results/here/
 [ -f results/here/s.npy ] && [ -f results/here/m.npy ] && ok || bad '-o DIR/'
+for other in both.npy ./both.npy results/../both.npy "$PWD/both.npy" results/here/link.npy; do
+    ln -sf ../../both.npy results/here/link.npy && : >both.npy
+    expect 2 "results 's' and 'm' both go to" run two.fusor --fill ones --dim N=3 -o s=both.npy -o m="$other"
+    [ "$other" = results/here/link.npy ] || rm both.npy
+    expect 2 "results 's' and 'm' both go to" run two.fusor --fill ones --dim N=3 -o s=both.npy -o m="$other"
+done
+rm -f both.npy results/here/link.npy
 expect 2 "has no result 'x'" run two.fusor --fill ones --dim N=3 -o x=x.npy
 expect 4 '' run two.fusor --fill ones --dim N=3 -o s=/dev/full/x.npy
 expect 4 'there is no directory missing/below .*; -o missing/below/ makes it' run two.fusor --fill ones --dim N=3 -o s=missing/below/x.npy
