@@ -183,9 +183,10 @@ int inputs_dims(tool *t, const ir_graph *g, inputs *in) {
         d.value = FU_NEW_N(&t->arena, int64_t, strlen(p) + 1);
         for (;;) {
             size_t n = strcspn(p, ",");
-            if (!tool_parse_size(fu_strndup(&t->arena, p, n), 1000, &d.value[d.n++]))
-                return tool_usage(t, "--dim %s: '%.*s' is no size; expected an integer like 1000, 64K or 1e6", text,
-                                  (int)n, p);
+            bool is_large;
+            if (!tool_read_size(fu_strndup(&t->arena, p, n), 1000, &d.value[d.n++], &is_large))
+                return tool_usage(t, "--dim %s: '%.*s' is %s; expected an integer like 1000, 64K or 1e6", text, (int)n,
+                                  p, is_large ? "too large" : "no size");
             if (!p[n]) break;
             p += n + 1;
         }

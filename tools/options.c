@@ -132,21 +132,30 @@ const char *tool_suggest(tool *t, const char *word, const char *const *candidate
 
 /* ---- parsing ---- */
 bool tool_parse_size(const char *text, int unit, int64_t *out) {
+    bool is_large;
+    return tool_read_size(text, unit, out, &is_large);
+}
+
+bool tool_read_size(const char *text, int unit, int64_t *out, bool *is_large_out) {
     char *end;
     errno = 0;
+    *is_large_out = false;
     double v = strtod(text, &end);
     if (end == text || !(text[0] >= '0' && text[0] <= '9') || text[1] == 'x' || text[1] == 'X') return false;
     bool is_plain = strspn(text, "0123456789") == (size_t)(end - text);
+    bool is_large = errno == ERANGE && v > 1;
+    if (errno == ERANGE && !is_large) return false;
     int64_t exact = is_plain ? strtoll(text, NULL, 10) : 0;
-    if (errno == ERANGE) return false;
     double scale = 1;
     if (*end) {
         const char *letters = "KMGT", *at = strchr(letters, *end >= 'a' ? *end - 32 : *end);
-        if (!at || (end[1] && strcmp(end + 1, "B") != 0 && strcmp(end + 1, "iB") != 0)) return false;
+        const bool is_binary = strcmp(end + 1, "iB") == 0 && unit == 1024; /* a size is no bytes */
+        if (!at || (end[1] && strcmp(end + 1, "B") != 0 && !is_binary)) return false;
         scale = pow(unit, (double)(at - letters + 1));
     }
     v *= scale;
-    if (!(v >= 0 && v < 9.2e18) || v != floor(v)) return false;
+    *is_large_out = is_large || v >= 9.2e18;
+    if (*is_large_out || v != floor(v)) return false;
     *out = is_plain && scale == 1 ? exact : (int64_t)v;
     return true;
 }

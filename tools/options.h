@@ -78,6 +78,7 @@ const char *tool_suggest(tool *t, const char *word, const char *const *candidate
 
 /* A size or count: 1000, 1e6, 64K, 2M, 1G (powers of 1024 for bytes, of 1000 for sizes). False: not one. */
 bool tool_parse_size(const char *text, int unit, int64_t *out);
+bool tool_read_size(const char *text, int unit, int64_t *out, bool *is_large_out); /* false for too large a one, too */
 /* The context that the options ask for; t->ctx. 0, or the exit status. n_threads 0: as the options say. */
 int tool_context(tool *t, int n_threads);
 /* Gives t->ctx up; with -v, says what was asked of it. */

@@ -61,6 +61,9 @@ expect 2 'no program' run
 expect 2 "it has @f, @g" run two.fusor @relu
 expect 2 "has no parameter" run two.fusor @g aa=1
 expect 2 'expected NAME=SOURCE' run two.fusor @g a
+for size in 9223372036854775807 99999999999999999999 1e19 9e18K 1e999; do expect 2 "'$size' is too large" run two.fusor --fill 1 --dim N=$size; done
+for size in 1KiB 1.5 1Q -1 0x10 1e-999; do expect 2 "'$size' is no size" run two.fusor --fill 1 --dim N=$size; done
+expect 0 'f32\[2000\]' run two.fusor --fill 1 --dim N=2K
 expect 2 'given twice' run two.fusor @g a=1 a=2
 expect 4 "no such file; did you mean 'ones'" run two.fusor @g a=oness
 expect 4 "did you mean 'uniform:1'" run two.fusor @g a=uniform
