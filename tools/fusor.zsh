@@ -42,8 +42,8 @@ _fusor() {
         case $words[1] in
         run)
             own=(
-        '-e+[the program itself instead of a FILE (- is stdin)]:TEXT: '
-        '--expression=[the program itself instead of a FILE (- is stdin)]:TEXT: '
+        '-e+[the program itself instead of a FILE (a FILE - is stdin)]:TEXT: '
+        '--expression=[the program itself instead of a FILE (a FILE - is stdin)]:TEXT: '
         '--fill=[serves all parameters that are not named\: uniform\:1, normal\:1, arange, zeros, ones, a number]:SOURCE: '
         '*--weights=[binds parameters by name from a .npz or .safetensors file]:FILE:_files'
         '*--dim=[a size that no file binds; 64K, 1e6; run\: several (N=1e3,1e4) sweep; bench\: sizes instead of the suites'\'' own]:NAME=N: '
@@ -63,15 +63,15 @@ _fusor() {
             _arguments $common $own $rest && ret=0 ;;
         check)
             own=(
-        '-e+[the program itself instead of a FILE (- is stdin)]:TEXT: '
-        '--expression=[the program itself instead of a FILE (- is stdin)]:TEXT: '
+        '-e+[the program itself instead of a FILE (a FILE - is stdin)]:TEXT: '
+        '--expression=[the program itself instead of a FILE (a FILE - is stdin)]:TEXT: '
         '--json[one JSON document on stdout]'
             )
             _arguments $common $own $rest && ret=0 ;;
         explain)
             own=(
-        '-e+[the program itself instead of a FILE (- is stdin)]:TEXT: '
-        '--expression=[the program itself instead of a FILE (- is stdin)]:TEXT: '
+        '-e+[the program itself instead of a FILE (a FILE - is stdin)]:TEXT: '
+        '--expression=[the program itself instead of a FILE (a FILE - is stdin)]:TEXT: '
         '--fill=[serves all parameters that are not named\: uniform\:1, normal\:1, arange, zeros, ones, a number]:SOURCE: '
         '*--weights=[binds parameters by name from a .npz or .safetensors file]:FILE:_files'
         '*--dim=[a size that no file binds; 64K, 1e6; run\: several (N=1e3,1e4) sweep; bench\: sizes instead of the suites'\'' own]:NAME=N: '
@@ -85,8 +85,8 @@ _fusor() {
             _arguments $common $own $rest && ret=0 ;;
         emit)
             own=(
-        '-e+[the program itself instead of a FILE (- is stdin)]:TEXT: '
-        '--expression=[the program itself instead of a FILE (- is stdin)]:TEXT: '
+        '-e+[the program itself instead of a FILE (a FILE - is stdin)]:TEXT: '
+        '--expression=[the program itself instead of a FILE (a FILE - is stdin)]:TEXT: '
         '*--dim=[a size that no file binds; 64K, 1e6; run\: several (N=1e3,1e4) sweep; bench\: sizes instead of the suites'\'' own]:NAME=N: '
         '*-o+[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
         '*--output=[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
@@ -96,8 +96,8 @@ _fusor() {
             _arguments $common $own $rest && ret=0 ;;
         cache)
             own=(
-        '-e+[the program itself instead of a FILE (- is stdin)]:TEXT: '
-        '--expression=[the program itself instead of a FILE (- is stdin)]:TEXT: '
+        '-e+[the program itself instead of a FILE (a FILE - is stdin)]:TEXT: '
+        '--expression=[the program itself instead of a FILE (a FILE - is stdin)]:TEXT: '
         '*--dim=[a size that no file binds; 64K, 1e6; run\: several (N=1e3,1e4) sweep; bench\: sizes instead of the suites'\'' own]:NAME=N: '
         '*-o+[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
         '*--output=[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
@@ -144,8 +144,8 @@ _fusor() {
             _arguments $common $own $rest && ret=0 ;;
         fmt)
             own=(
-        '-e+[the program itself instead of a FILE (- is stdin)]:TEXT: '
-        '--expression=[the program itself instead of a FILE (- is stdin)]:TEXT: '
+        '-e+[the program itself instead of a FILE (a FILE - is stdin)]:TEXT: '
+        '--expression=[the program itself instead of a FILE (a FILE - is stdin)]:TEXT: '
         '*-o+[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
         '*--output=[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
         '--check=[compare with the reference evaluator, by the documented bounds or ULP; exit 1 above (fmt\: name the files whose layout would change; exit 1 if any)]::check: '

@@ -32,7 +32,11 @@ expect 0 'build' --version
 for c in run check explain emit cache bench info fmt eval; do
     expect 0 'Example:' help $c
     expect 0 'Example:' $c --help
+    grep -q "^\.B fusor $c\$" "$src/doc/man/fusor.1" && ok || bad "$c is not in the synopsis of the manual"
 done
+actions=$("$fusor" cache 2>&1 | sed -n 's/.*expected \(list.*\)/\1/p' | tr -d ',' | sed 's/ or / /')
+for action in $actions; do grep -A1 '^\.B fusor cache$' "$src/doc/man/fusor.1" | grep -q "[ |]$action\( \|\$\)" && ok || bad "cache $action is not in the manual"; done
+[ "$(wc -w <<<"$actions")" -ge 12 ] && ok || bad "actions of cache: $actions"
 expect 2 "did you mean 'run'" rnu
 expect 2 "did you mean '--time'" run --tmie
 expect 2 'needs a value' run --dim
