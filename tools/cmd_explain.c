@@ -201,6 +201,12 @@ int cmd_explain(tool *t) {
     if ((status = find_inputs(t, &p, graph, used, &in)) != 0 || (status = check_dims(t, graph, &in)) != 0 ||
         (!t->measure && (status = inputs_check_dims(t, graph, &in)) != 0) || (status = tool_target(t, &target)) != 0)
         return status;
+    const char *unused = t->measure         ? NULL
+                         : t->min_time >= 0 ? "--min-time"
+                         : t->fill          ? "--fill"
+                         : t->weights.n     ? "--weights"
+                                            : NULL;
+    if (unused) tool_note(t, "%s counts for nothing here; it is for --measure", unused);
     options.level = target.level;
     options.features = target.features;
     if (t->measure && (status = tool_context(t, 0)) != 0) return status;

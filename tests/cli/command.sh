@@ -307,6 +307,9 @@ expect 0 'a call takes' explain -e "$mlp" --dim B=4 --measure --min-time 0.001
 json fusor-explain/1 'kernels.0.measured_ns kernels.0.limit kernels.0.limit_share kernels.0.schedule.tiles kernels.0.statements.0.at fused.measured_ns unfused.measured_ns' \
     explain -e "$mlp" --dim B=4 --measure --min-time 0.001
 expect 2 'inputs are for --measure' explain two.fusor @g a=1
+expect 0 '[-]-min-time counts for nothing here; it is for --measure' explain two.fusor @g --min-time 1
+expect 0 '[-]-fill counts for nothing here; it is for --measure' explain two.fusor @g --fill 1
+"$fusor" explain two.fusor @g --fill 1 --min-time 1 -q >out 2>err && [ ! -s err ] && ok || bad 'explain -q has remarks'
 expect 2 'N: 2 sizes; explain shows one' explain two.fusor @f --dim N=1,32
 "$fusor" explain -e "$mlp" --dim B=4 --format html -o page.html 2>err && grep -q 'class="graph"' page.html && grep -q 'data-tab="asm"' page.html &&
     ! grep -qE '(src|href)="?https?:' page.html && ok || bad 'the page of explain lacks its parts, or is not self-contained'
