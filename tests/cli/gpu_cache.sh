@@ -62,6 +62,10 @@ if [ -f "$fake" ]; then
     json fusor-cache-show/1 'cubins.0.file cubins.0.cc cubins.0.bytes' cache show "$key"
     expect 0 "cubins, 0 bad" cache verify
     expect 0 "^cubins  *$n, made of PTX by drivers" cache stats
+    expect 0 'entries, 0 bad' cache verify --filter key=none
+    expect 0 'deleted 1 entry' cache clear --filter "key=$key"
+    if [ -z "$(find "$FUSOR_CACHE_DIR" -name "$key*.f*")" ]; then ok; else bad 'clear --filter left the cubin of an entry'; fi
+    if [ "$(find "$FUSOR_CACHE_DIR" -name '*.fcubin' | wc -l)" = $((n - 1)) ]; then ok; else bad 'clear --filter deleted other cubins'; fi
     expect 0 'deleted' cache clear
     if [ -z "$(find "$FUSOR_CACHE_DIR" -name "*.f*")" ]; then ok; else bad "left behind: $(ls "$FUSOR_CACHE_DIR")"; fi
 else
