@@ -188,10 +188,9 @@ static int generate(tool *t, const ir_plan *plan, emit_stage stage_wanted) {
     if (status) return status;
     if (stage_wanted == EMIT_CUBIN && t->outputs.n == 0)
         return tool_usage(t, "--stage cubin: a cubin is no text; give -o FILE (or -o -)");
-    /* Modules that follow each other in one text are one that no tool reads; assembly is made to be read. */
-    if ((stage_wanted == EMIT_CUBIN || stage_wanted == EMIT_LLVM || stage_wanted == EMIT_PTX) && kernels.n > 1)
-        return tool_usage(t, "--stage %s: @%s has %u %s; choose one with --kernel (see fusor explain)", t->stage,
-                          plan->graph->name, kernels.n, t->kernel ? "such kernels" : "kernels");
+    if (stage_wanted == EMIT_CUBIN && kernels.n > 1)
+        return tool_usage(t, "--stage cubin: @%s has %u kernels; choose one with --kernel (see fusor explain)",
+                          plan->graph->name, kernels.n);
     if (stage == FUSOR_CODEGEN_OBJECT && t->kernel && kernels.n > 1) {
         fu_str names;
         fu_str_init(&names, &t->arena);

@@ -349,9 +349,6 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
         rm -f asm.s asm.o
     done
     expect 0 'target triple' emit -e "$sgd" --stage llvm
-    expect 2 '[-]-stage llvm: @f has [0-9]* kernels; choose one with --kernel' emit -e "$three" --stage llvm --target v3
-    expect 2 '[-]-stage ptx: @f has [0-9]* kernels; choose one with --kernel' emit -e "$three" --stage ptx
-    expect 0 'target triple' emit -e "$three" --stage llvm --kernel 1
     # A number is that kernel alone, though keys begin with it too; other words are the beginning of a symbol or key.
     "$fusor" explain -e "$three" --json --target v3 >out 2>err
     n=$(grep -c '"key": ' out)
