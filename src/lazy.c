@@ -30,7 +30,7 @@ bool lazy_grow(void *at, uint32_t *cap, uint32_t want, size_t each) {
 
 /* ---- state ---- */
 
-/* A thread that the child does not have may have been inside: what it left half done is given up, not repaired. */
+/* Forked inside, or beside a thread that was in there too long: what is half done is given up, not repaired. */
 static void in_child(void *user) {
     lazy_state *s = user;
     if (s->is_busy) s->is_torn = true;
@@ -45,9 +45,20 @@ static lazy_state *state_new(fusor_context *ctx, uint32_t base_count) {
     s->next_scope = 1;
     s->n_slots = 1; /* slot 0 is "out of memory" */
     pthread_mutex_init(&s->mutex, NULL);
-    s->hook = (rt_fork_hook){.child = in_child, .user = s};
+    s->hook = (rt_fork_hook){.child = in_child, .user = s, .is_busy = &s->is_busy};
     rt_fork_add(&s->hook);
     return s;
+}
+
+static void enter(lazy_state *s) {
+    for (;;) {
+        pthread_mutex_lock(&s->mutex);
+        __atomic_store_n(&s->is_busy, true, __ATOMIC_SEQ_CST);
+        if (rt_fork_enter()) return;
+        s->is_busy = false;
+        pthread_mutex_unlock(&s->mutex);
+        rt_fork_rest();
+    }
 }
 
 lazy_state *lazy_enter(fusor_context *ctx) {
@@ -66,8 +77,7 @@ lazy_state *lazy_enter(fusor_context *ctx) {
             fu_free(made);
         }
     }
-    pthread_mutex_lock(&s->mutex);
-    s->is_busy = true;
+    enter(s);
     return s;
 }
 
@@ -76,6 +86,7 @@ void lazy_leave(lazy_state *s) {
     s->to_release = NULL;
     s->is_busy = false;
     pthread_mutex_unlock(&s->mutex);
+    rt_fork_leave();
     while (list) {
         lazy_storage *next = list->next;
         if (list->release) list->release(list->user);
@@ -268,8 +279,11 @@ uint32_t lazy_resolve(lazy_state *s, fusor_tensor t, const char *who, fu_error *
         lazy_slot *x = t.slot < s->n_slots ? lazy_at(s, t.slot) : NULL;
         if (!x || x->generation != t.generation || x->kind == SLOT_FREE || (!x->in_scope && x->keeps == 0)) {
             FU_FAIL(e, FUSOR_ERROR_STALE,
-                    "%s: stale tensor: the result of '%s' is used after its scope has ended; fusor_keep makes it "
-                    "outlive the scope",
+                    (t.generation & LAZY_COUNT_MASK) < s->base_count
+                        ? "%s: stale tensor: the result of '%s' is of before a fork during an evaluation; this process "
+                          "has no tensors of then"
+                        : "%s: stale tensor: the result of '%s' is used after its scope has ended; fusor_keep makes it "
+                          "outlive the scope",
                     who, made_by(t.generation));
         } else if (x->kind == SLOT_ERROR) {
             FU_FAIL(e, x->status, "%s", x->text ? x->text : "out of memory");
@@ -494,7 +508,7 @@ void lazy_free(fusor_context *ctx) {
     ctx->lazy = NULL;
     rt_fork_remove(&s->hook);
     if (s->is_torn) return; /* not to be touched; the process is a fork of one that still has it */
-    pthread_mutex_lock(&s->mutex);
+    enter(s);
     while (s->scopes) {
         lazy_scope *scope = s->scopes;
         s->scopes = scope->outer;

@@ -134,7 +134,7 @@ typedef struct lazy_state {
     fusor_context *ctx; /* borrowed */
     pthread_mutex_t mutex;
     rt_fork_hook hook;
-    volatile bool is_busy, is_torn; /* torn: forked while another thread was inside; the child starts anew */
+    volatile bool is_busy, is_torn; /* torn: forked while a thread was inside; the child starts anew */
     lazy_slot **chunks;
     uint32_t n_chunks, n_slots, n_live, free_head, free_tail, base_count;
     lazy_scope root, *scopes;

@@ -3,14 +3,39 @@
 #include "base/small.h"
 #include "rt/fork.h"
 #include <stddef.h>
+#include <time.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static rt_fork_hook *hooks;
+static int forks; /* that wait or are under way */
+static _Thread_local int inside;
 
-/* The list's own lock is held over the fork: the child finds the list whole. */
+void rt_fork_rest(void) { nanosleep(&(struct timespec){0, 1000000}, NULL); }
+
+bool rt_fork_enter(void) {
+    if (!inside && __atomic_load_n(&forks, __ATOMIC_SEQ_CST)) return false;
+    inside++;
+    return true;
+}
+
+void rt_fork_leave(void) { inside--; }
+
+static bool is_any_busy(void) {
+    for (rt_fork_hook *h = hooks; h; h = h->next)
+        if (h->is_busy && __atomic_load_n(h->is_busy, __ATOMIC_SEQ_CST)) return true;
+    return false;
+}
+
+/* The list's own lock is held over the fork: the child finds the list whole. What is busy may need it to end. */
 static void prepare(void) {
+    __atomic_add_fetch(&forks, 1, __ATOMIC_SEQ_CST);
     pthread_mutex_lock(&lock);
+    for (int ms = 0; ms < 10000 && !inside && is_any_busy(); ms++) {
+        pthread_mutex_unlock(&lock);
+        rt_fork_rest();
+        pthread_mutex_lock(&lock);
+    }
     for (rt_fork_hook *h = hooks; h; h = h->next)
         if (h->prepare) h->prepare(h->user);
 }
@@ -19,12 +44,14 @@ static void in_parent(void) {
     for (rt_fork_hook *h = hooks; h; h = h->next)
         if (h->parent) h->parent(h->user);
     pthread_mutex_unlock(&lock);
+    __atomic_sub_fetch(&forks, 1, __ATOMIC_SEQ_CST);
 }
 
 static void in_child(void) {
     for (rt_fork_hook *h = hooks; h; h = h->next)
         if (h->child) h->child(h->user);
     pthread_mutex_unlock(&lock);
+    forks = 0;
 }
 
 static void install(void) { pthread_atfork(prepare, in_parent, in_child); }

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -227,4 +228,91 @@ Test(forks, while_other_threads_call_and_compile, .timeout = 240) {
     cr_assert_eq(atomic_load(&wrong), 0);
     fusor_executable_free(exe);
     fusor_context_free(ctx);
+}
+
+/* ---- lazy tensors ---- */
+static void *evaluate(void *ctx) {
+    static float a[256 * 256], b[256 * 256];
+    while (!atomic_load(&stop)) {
+        FUSOR_SCOPE(ctx, NULL) {
+            fusor_tensor x = fusor_wrap_const(ctx, a, FUSOR_F32, FUSOR_SHAPE(256, 256));
+            if (fusor_read(fusor_matmul(x, x), b, sizeof b) != FUSOR_OK) atomic_fetch_add(&wrong, 1);
+        }
+    }
+    return NULL;
+}
+
+static fusor_tensor kept_tensor(fusor_context *ctx) {
+    static const float x[2] = {1, 2};
+    fusor_tensor kept = fusor_keep(fusor_mul(fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(2)), 2));
+    cr_assert_eq(fusor_eval(1, &kept), FUSOR_OK);
+    return kept;
+}
+
+static int read_kept(fusor_tensor kept) {
+    float y[2] = {0};
+    return fusor_read(kept, y, sizeof y) != FUSOR_OK || y[1] != 4;
+}
+
+/* A fork waits for another thread's evaluation: the child has the tensors whole. */
+Test(forks, while_another_thread_evaluates, .timeout = 240) {
+    SKIP_ASAN();
+    fusor_context *ctx = new_context();
+    fusor_tensor kept = kept_tensor(ctx);
+    pthread_t other;
+    cr_assert_eq(pthread_create(&other, NULL, evaluate, ctx), 0);
+    for (int round = 0; round < 20; round++) {
+        usleep(1000);
+        pid_t child = fork();
+        if (child == 0) _exit(read_kept(kept) + read_kept(fusor_add(kept, 0)));
+        cr_assert_gt(child, 0);
+        join_child(child, "fork beside an evaluation");
+        cr_assert_eq(read_kept(kept), 0);
+    }
+    atomic_store(&stop, true);
+    pthread_join(other, NULL);
+    cr_assert_eq(atomic_load(&wrong), 0);
+    fusor_release(kept);
+    fusor_context_free(ctx);
+}
+
+typedef struct inside {
+    fusor_context *ctx;
+    fusor_tensor kept;
+    int forks;
+} inside;
+
+/* The child begins anew, and is told so. */
+static void fork_inside(void *user, int64_t n, void (*task)(void *, int64_t), void *arg) {
+    inside *in = user;
+    pid_t child = in->forks++ ? -1 : fork();
+    if (child == 0) {
+        float y[2];
+        _exit(fusor_read(in->kept, y, sizeof y) != FUSOR_ERROR_STALE ||
+              !strstr(fusor_error_message(in->ctx), "'mul' is of before a fork") || read_kept(kept_tensor(in->ctx)));
+    }
+    for (int64_t i = 0; i < n; i++) task(arg, i);
+    if (child > 0) join_child(child, "fork inside an evaluation");
+}
+
+Test(forks, inside_an_evaluation, .timeout = 120) {
+    enum { MANY = 1 << 22 };
+    if (!has_module()) cr_skip("no code generation module");
+    inside in = {0};
+    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
+    o.cache_dir = "";
+    o.n_threads = 4;
+    o.parallel_for = fork_inside;
+    o.user = &in;
+    in.ctx = fusor_context_new(&o);
+    in.kept = kept_tensor(in.ctx);
+    in.forks = 0;
+    float *x = calloc(MANY, sizeof *x);
+    fusor_tensor y = fusor_exp(fusor_wrap_const(in.ctx, x, FUSOR_F32, FUSOR_SHAPE(MANY)));
+    cr_assert_eq(fusor_eval(1, &y), FUSOR_OK);
+    cr_assert_gt(in.forks, 0, "no work was shared");
+    cr_assert_eq(read_kept(in.kept), 0);
+    fusor_release(in.kept);
+    fusor_context_free(in.ctx);
+    free(x);
 }
