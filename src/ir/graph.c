@@ -192,7 +192,7 @@ fusor_status ir_literal_bits(ir_graph *g, const char *what, const ir_operand *x,
     if (!text) {
         if (x->literal == IR_LIT_FLOAT) snprintf(number, sizeof number, "%g", x->f);
         else if (x->literal == IR_LIT_BOOL) snprintf(number, sizeof number, "%s", x->i ? "true" : "false");
-        else snprintf(number, sizeof number, "%lld", (long long)x->i);
+        else snprintf(number, sizeof number, x->f >= 0x1p63 ? "%llu" : "%lld", (unsigned long long)x->i);
         text = number;
     }
     const char *type = ir_dtypes[t].name;

@@ -126,6 +126,12 @@ Test(lazy, numbers_take_the_type_beside_them_and_never_compile_again) {
     FAILS(fusor_status_of(fusor_add(I, .5)), FUSOR_ERROR_TYPE, "float literal");
     FAILS(fusor_status_of(fusor_add(fusor_cast(I, FUSOR_I8), 1000)), FUSOR_ERROR_TYPE, "does not fit i8");
     FAILS(fusor_status_of(fusor_eq(fusor_gt(X, 0), 1)), FUSOR_ERROR_TYPE, "beside bool");
+    fusor_tensor L = fusor_cast(I, FUSOR_I64);
+    FAILS(fusor_status_of(fusor_add(L, UINT64_MAX)), FUSOR_ERROR_TYPE,
+          "the literal 18446744073709551615 does not fit i64");
+    FAILS(fusor_status_of(fusor_full(ctx, UINT64_C(1) << 63, FUSOR_I64, 0, NULL)), FUSOR_ERROR_TYPE,
+          "the literal 9223372036854775808 does not fit i64");
+    FAILS(fusor_status_of(fusor_add(L, fusor_b(1))), FUSOR_ERROR_TYPE, "true stands only beside bool");
     cr_assert_eq(fusor_status_of(fusor_eq(fusor_gt(X, 0), fusor_b(1))), FUSOR_OK);
     fusor_context_free(ctx);
 }
