@@ -7,8 +7,9 @@
  *
  * In C, a number stands for a tensor anywhere: fusor_mul(x, .5), fusor_add(x, 1). It takes the dtype of the tensors
  * beside it, and is an argument of the kernel: another number does not compile again. FUSOR_NO_GENERIC before the
- * include turns that off; then, and in C++ without fusor.hpp, write fusor_f(.5) and fusor_i(1). What has no place among
- * a function's arguments has one among the attributes of fusor_apply.
+ * include turns that off; then, and in C++ without fusor.hpp, write fusor_f(.5) and fusor_i(1). Beside bool write
+ * fusor_b(1): true of C11's stdbool.h is an int. What has no place among a function's arguments has one among the
+ * attributes of fusor_apply.
  *
  * **Ownership**: results belong to the calling thread's innermost scope. **Errors**: a bad handle, reported by
  * fusor_eval, fusor_read, fusor_status_of and the scope. **Threads**: any. **Cost**: under a microsecond. */

@@ -199,8 +199,8 @@ fusor_status ir_literal_bits(ir_graph *g, const char *what, const ir_operand *x,
     if ((x->literal == IR_LIT_BOOL) != ir_is_bool(t)) {
         return FU_FAIL_AT(g->error, FUSOR_ERROR_TYPE, g->source, x->loc,
                           x->literal == IR_LIT_BOOL ? "%s: %s stands only beside bool, not %s; write a number"
-                                                    : "%s: the number %s cannot stand beside %s; write true or false",
-                          what, text, type);
+                                                    : "%s: the number %s cannot stand beside %s; write %s",
+                          what, text, type, x->loc.line ? "true or false" : "fusor_b(1) or fusor_b(0)");
     }
     bool fits = true;
     ir_bits bits;

@@ -125,7 +125,8 @@ Test(lazy, numbers_take_the_type_beside_them_and_never_compile_again) {
     cr_assert_eq(lazy_get_stats(ctx).plans_made, plans.plans_made);
     FAILS(fusor_status_of(fusor_add(I, .5)), FUSOR_ERROR_TYPE, "float literal");
     FAILS(fusor_status_of(fusor_add(fusor_cast(I, FUSOR_I8), 1000)), FUSOR_ERROR_TYPE, "does not fit i8");
-    FAILS(fusor_status_of(fusor_eq(fusor_gt(X, 0), 1)), FUSOR_ERROR_TYPE, "beside bool");
+    FAILS(fusor_status_of(fusor_eq(fusor_gt(X, 0), true)), FUSOR_ERROR_TYPE,
+          "the number 1 cannot stand beside bool; write fusor_b(1) or fusor_b(0)");
     fusor_tensor L = fusor_cast(I, FUSOR_I64);
     FAILS(fusor_status_of(fusor_add(L, UINT64_MAX)), FUSOR_ERROR_TYPE,
           "the literal 18446744073709551615 does not fit i64");
