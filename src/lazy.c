@@ -335,7 +335,10 @@ fusor_tensor lazy_bad(fusor_context *ctx, const fu_error *e) {
 /* ---- wrapped memory ---- */
 
 static fusor_status check_buffer(fu_error *e, const char *who, const fusor_context *ctx, const fusor_buffer *b) {
-    FU_TRY(memory_check(e, who, b, true, NULL));
+    int64_t bytes, low, high;
+    FU_TRY(memory_check(e, who, b, true, &bytes));
+    if (bytes && b->flags & FUSOR_STRIDED && !rt_find_range(b, &low, &high))
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s: the strides leave the address space", who);
     return memory_check_device(e, who, ctx, b->device);
 }
 

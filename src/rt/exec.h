@@ -68,6 +68,8 @@ bool rt_exec_is_bound(const rt_exec *x, int param);
 
 /* Is any bit set that no flag has? who, name: whose. */
 fusor_status rt_check_flags(fu_error *e, const char *who, const char *name, const fusor_buffer *b);
+/* First and last element of one with strides that is not empty, from its data; false where an offset leaves 64 bits. */
+bool rt_find_range(const fusor_buffer *b, int64_t *low, int64_t *high);
 /* Do two tensors, of known types and sizes, share a byte; do two elements of one? The strides stay in the address
  * space. */
 bool rt_buffers_overlap(const fusor_buffer *a, const fusor_buffer *b);

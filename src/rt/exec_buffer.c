@@ -40,23 +40,28 @@ static bool is_dense(const fusor_buffer *b) {
     return true;
 }
 
-/* Range of bytes, strides made explicit. False where an offset leaves 64 bits. */
-static bool measure(call_end *n, size_t bytes) {
+bool rt_find_range(const fusor_buffer *b, int64_t *low, int64_t *high) {
     const int64_t limit = INT64_MAX / 16;
-    fusor_buffer *b = &n->user;
-    if (!(b->flags & FUSOR_STRIDED)) fill_strides(b);
-    int64_t low = 0, high = 0;
-    n->low = n->high = b->data;
-    n->is_dense = true;
-    if (is_empty(b)) return true;
+    *low = *high = 0;
     for (int d = 0; d < b->rank; d++) {
         int64_t reach;
         if (b->shape[d] <= 1) continue;
         if (__builtin_mul_overflow(b->shape[d] - 1, b->stride[d], &reach) ||
-            (reach < 0 ? __builtin_add_overflow(low, reach, &low) : __builtin_add_overflow(high, reach, &high)))
+            (reach < 0 ? __builtin_add_overflow(*low, reach, low) : __builtin_add_overflow(*high, reach, high)))
             return false;
     }
-    if (low < -limit || high > limit) return false;
+    return *low >= -limit && *high <= limit;
+}
+
+/* Range of bytes, strides made explicit. False where an offset leaves 64 bits. */
+static bool measure(call_end *n, size_t bytes) {
+    fusor_buffer *b = &n->user;
+    if (!(b->flags & FUSOR_STRIDED)) fill_strides(b);
+    int64_t low, high;
+    n->low = n->high = b->data;
+    n->is_dense = true;
+    if (is_empty(b)) return true;
+    if (!rt_find_range(b, &low, &high)) return false;
     n->is_dense = is_dense(b);
     if (b->data) {
         n->low = (char *)b->data + low * (int64_t)bytes;

@@ -591,6 +591,15 @@ Test(lazy, adopted_memory_is_released_once) {
     fusor_release(kept);
     cr_assert_eq(released, 2);
     b.flags = FUSOR_STRIDED;
+    b.stride[0] = INT64_MAX / 2;
+    FAILS(fusor_status_of(fusor_adopt(ctx, &b, count, &released)), FUSOR_ERROR_ARGUMENT,
+          "fusor_adopt: the strides leave the address space");
+    cr_assert_eq(released, 3);
+    b.shape[1] = 0;
+    FUSOR_SCOPE(ctx, NULL) OK(fusor_status_of(fusor_adopt(ctx, &b, count, &released))); /* of no element */
+    b.shape[1] = 2;
+    b.stride[0] = 1;
+    released = 2;
     b.rank = 9;
     FAILS(fusor_status_of(fusor_adopt(ctx, &b, count, &released)), FUSOR_ERROR_SHAPE, "rank 9");
     cr_assert_eq(released, 3);
