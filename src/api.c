@@ -72,9 +72,8 @@ fusor_status fusor_executable_bind(fusor_executable *exe, int n, const char *con
     if (!param) return FU_FAIL(&e, FUSOR_ERROR_MEMORY, "out of memory"), context_fail(exe->ctx, &e);
     for (int i = 0; i < n && e.status == FUSOR_OK; i++) {
         param[i] = names[i] ? find_param(g, names[i][0] == '%' ? names[i] + 1 : names[i]) : -1;
-        if (param[i] < 0)
-            FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "bind: @%s has no parameter '%s'", g->name,
-                    names[i] ? names[i] : "(null)");
+        if (!names[i]) FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "bind: names[%d] is NULL", i);
+        else if (param[i] < 0) FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "bind: @%s has no parameter '%s'", g->name, names[i]);
         else if (!g->params.at[param[i]].is_const)
             FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "bind: parameter %%%s of @%s is not const; declare it 'const %%%s: ...'",
                     g->params.at[param[i]].name, g->name, g->params.at[param[i]].name);

@@ -433,10 +433,12 @@ fusor_tensor fusor_apply_result(fusor_context *ctx, const char *op, int result, 
     }
     size_t length = op ? strlen(op) : 0;
     c.op = ir_op_find(op ? op : "", length);
-    if (c.op == IR_OP_NONE) {
-        const char *near = op && length < 64 ? ir_op_nearest(op) : NULL;
-        snprintf(text, sizeof text, "fusor_apply: unknown operator '%.64s'%s%s%s", op ? op : "",
-                 near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+    if (!op) {
+        bad(&c, FUSOR_ERROR_ARGUMENT, "fusor_apply: the operator's name is NULL");
+    } else if (c.op == IR_OP_NONE) {
+        const char *near = length < 64 ? ir_op_nearest(op) : NULL;
+        snprintf(text, sizeof text, "fusor_apply: unknown operator '%.64s'%s%s%s", op, near ? "; did you mean " : "",
+                 near ? near : "", near ? "?" : "");
         bad(&c, FUSOR_ERROR_SYNTAX, text);
     } else if (result < 0 || result >= UINT8_MAX) { /* no list is as long; a record has a byte for it */
         snprintf(text, sizeof text, "%.64s: there is no result %d", op, result);

@@ -222,11 +222,11 @@ static fusor_status check_lists(const rt_exec *x, fu_error *e, int64_t n_sets, i
     const ir_graph *g = x->core->plan->graph;
     if (n_sets < 0) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%lld sets of buffers given", (long long)n_sets);
     if (n_in != x->n_inputs || (n_in && !in))
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s takes %d inputs; %d lists of buffers given", g->name, x->n_inputs,
-                       n_in);
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s takes %d inputs; %d lists of buffers given%s", g->name,
+                       x->n_inputs, n_in, n_in == x->n_inputs ? ", but their array is NULL" : "");
     if (n_out != x->core->n_results || (n_out && !out))
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s gives %d results; %d lists of outputs given", g->name,
-                       x->core->n_results, n_out);
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s gives %d results; %d lists of outputs given%s", g->name,
+                       x->core->n_results, n_out, n_out == x->core->n_results ? ", but their array is NULL" : "");
     for (int i = 0; i < n_in; i++) {
         const char *name = g->params.at[x->input_param[i]].name;
         bool is_written = x->core->alias_of[x->input_param[i]] >= 0;

@@ -428,7 +428,8 @@ fusor_status rt_scan_new(rt_exec *x, fu_error *e, int64_t n_steps, int n_carries
     const char *name = of->plan->graph->name;
     if (n_steps < 0) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%lld steps given", (long long)n_steps);
     if (n_carries < 0 || (n_carries && !carries))
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%d states given, and no list of them", n_carries);
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%d states given%s", n_carries,
+                       n_carries < 0 ? "" : ", and no list of them");
     if (n_in != x->n_inputs || (n_in && !in))
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s takes %d inputs; %d given%s", name, x->n_inputs, n_in,
                        n_in == x->n_inputs ? ", but their array is NULL" : "");

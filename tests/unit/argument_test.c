@@ -65,6 +65,28 @@ Test(argument, null_executables_have_no_arguments) {
     fusor_executable_free(exe);
 }
 
+/* Which list is missing is said. */
+Test(argument, lists_that_are_null) {
+    float v = 1;
+    const char *no_name = NULL;
+    fusor_buffer in = {.data = &v, .dtype = FUSOR_F32, .rank = 1, .shape = {1}}, out = {.data = NULL};
+    const fusor_buffer_list ins = {&in, 1};
+    fusor_carry carry = {0};
+    fusor_executable *exe = NULL, *bound = NULL;
+    OK(fusor_compile_text(ctx, text, NULL, &exe));
+    FAILS(fusor_executable_call_each(exe, 1, 1, NULL, 1, NULL), FUSOR_ERROR_ARGUMENT,
+          "1 lists of buffers given, but their array is NULL");
+    FAILS(fusor_executable_call_each(exe, 1, 1, &ins, 1, NULL), FUSOR_ERROR_ARGUMENT,
+          "1 lists of outputs given, but their array is NULL");
+    FAILS(fusor_executable_scan(exe, 1, 1, NULL, 1, &in, 1, &out), FUSOR_ERROR_ARGUMENT,
+          "1 states given, and no list of them");
+    FAILS(fusor_executable_scan(exe, 1, -1, &carry, 1, &in, 1, &out), FUSOR_ERROR_ARGUMENT, "-1 states given");
+    cr_assert(!strstr(fusor_error_message(ctx), "list"));
+    FAILS(fusor_executable_bind(exe, 1, &no_name, &in, &bound), FUSOR_ERROR_ARGUMENT, "bind: names[0] is NULL");
+    FAILS(fusor_status_of(fusor_apply(ctx, NULL, 0, NULL, NULL)), FUSOR_ERROR_ARGUMENT, "name is NULL");
+    fusor_executable_free(exe);
+}
+
 /* What went wrong before a context was made, or without any, is not its error. */
 Test(argument, a_whole_number_of_fusor_f_beside_integers) {
     uint8_t x[2] = {1, 2};
