@@ -78,9 +78,10 @@ typedef struct recording {
     int64_t shape[IR_MAX_RANK];
 } recording;
 
+static const fu_source source = {"lazy", NULL, 0};
+
 /* What ir_infer says of these operands, in a graph of its own. */
 static fusor_status infer_graph(fu_arena *arena, recording *r, fu_error *e) {
-    static const fu_source source = {"lazy", NULL, 0};
     static const fu_loc nowhere = {0, 0};
     const op_call *c = r->call;
     const ir_op_info *info = &ir_ops[c->op];
@@ -168,7 +169,7 @@ static uint32_t add_operand(lazy_state *s, unsigned char *key, uint32_t at, uint
 static fusor_status new_op(recording *r, fu_error *e, uint32_t *out) {
     lazy_state *s = r->s;
     const op_call *c = r->call;
-    ir_graph shell = {.error = e}; /* ir_literal_bits reports there */
+    ir_graph shell = {.error = e, .source = &source}; /* ir_literal_bits reports there */
     ir_bits bits[256];
     for (int i = 0; i < c->n; i++) {
         if (r->in[i]) continue;

@@ -128,8 +128,13 @@ Test(lazy, numbers_take_the_type_beside_them_and_never_compile_again) {
     FAILS(fusor_status_of(fusor_eq(fusor_gt(X, 0), true)), FUSOR_ERROR_TYPE,
           "the number 1 cannot stand beside bool; write fusor_b(1) or fusor_b(0)");
     fusor_tensor L = fusor_cast(I, FUSOR_I64);
-    FAILS(fusor_status_of(fusor_add(L, UINT64_MAX)), FUSOR_ERROR_TYPE,
-          "the literal 18446744073709551615 does not fit i64");
+    for (int k = 0; k < 2; k++) { /* first inferred, then remembered: the same text */
+        FAILS(fusor_status_of(fusor_add(L, UINT64_MAX)), FUSOR_ERROR_TYPE,
+              "lazy: error: add: the literal 18446744073709551615 does not fit i64");
+        FAILS(fusor_status_of(fusor_add(I, INT64_MAX)), FUSOR_ERROR_TYPE, "lazy: error: add: ");
+        OK(fusor_status_of(fusor_add(L, 1u)));
+        OK(fusor_status_of(fusor_add(I, 1)));
+    }
     FAILS(fusor_status_of(fusor_full(ctx, UINT64_C(1) << 63, FUSOR_I64, 0, NULL)), FUSOR_ERROR_TYPE,
           "the literal 9223372036854775808 does not fit i64");
     FAILS(fusor_status_of(fusor_add(L, fusor_b(1))), FUSOR_ERROR_TYPE, "true stands only beside bool");
