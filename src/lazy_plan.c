@@ -322,6 +322,12 @@ static fusor_status compile(lazy_state *s, fu_error *e, const size_map *map, uin
         compile_request r = {.ctx = s->ctx, .name = "lazy", .module = module, .flags = FUSOR_KEEP_SOURCES};
         status = compile_executable(e, &r, &exe);
     } else if (map->is_baked) {
+        if (b.g->params.n == UINT16_MAX) { /* the text of ir_add_param is of a function */
+            fu_error_clear(e);
+            FU_FAIL(e, FUSOR_ERROR_SHAPE,
+                    "lazy: one evaluation takes at most %d numbers and tensors; fusor_eval on the way makes it several",
+                    UINT16_MAX);
+        }
         status = e->status != FUSOR_OK
                      ? e->status
                      : FU_FAIL(e, FUSOR_ERROR_INTERNAL, "lazy: the graph has another shape than its operators");

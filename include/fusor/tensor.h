@@ -2,7 +2,8 @@
 #ifndef FUSOR_TENSOR_H
 #define FUSOR_TENSOR_H
 /* fusor/tensor.h: lazy tensors. Every operator (op.h) returns a handle at once and computes nothing; fusor_eval,
- * fusor_read and the end of a scope evaluate what they need as one graph, in as few kernels as pays.
+ * fusor_read and the end of a scope evaluate what they need as one graph, in as few kernels as pays. One evaluation
+ * takes at most 65535 numbers and tensors that are in memory; fusor_eval on the way makes it several.
  *
  * A tensor is a 16-byte value, copied freely. Every result belongs to the calling thread's innermost open scope (none
  * open: to the context). Producers are kept alive by the graph itself. fusor_keep gives the caller one reference that

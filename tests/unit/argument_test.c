@@ -87,6 +87,14 @@ Test(argument, lists_that_are_null) {
     fusor_executable_free(exe);
 }
 
+Test(argument, numbers_of_one_evaluation_are_counted) {
+    float x = 0;
+    fusor_tensor sum = fusor_wrap_const(ctx, &x, FUSOR_F32, FUSOR_SHAPE(1));
+    for (int i = 0; i < 65536; i++) sum = fusor_add(sum, 1);
+    FAILS(fusor_read(sum, &x, sizeof x), FUSOR_ERROR_SHAPE,
+          "lazy: one evaluation takes at most 65535 numbers and tensors; fusor_eval on the way");
+}
+
 /* What went wrong before a context was made, or without any, is not its error. */
 Test(argument, a_whole_number_of_fusor_f_beside_integers) {
     uint8_t x[2] = {1, 2};
