@@ -9,7 +9,8 @@
 
 static fusor_status give_stats(fu_error *e, const char *what, const rt_cache_stats *s, fusor_cache_stats *out) {
     if (!out || out->size < FIRST_SIZE)
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s: out->size must be sizeof(fusor_cache_stats)", what);
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s: out->size must be sizeof(fusor_cache_stats), at least %d", what,
+                       (int)FIRST_SIZE);
     size_t size = out->size < sizeof *out ? out->size : sizeof *out;
     fusor_cache_stats all = {out->size,
                              s->memory_hits,

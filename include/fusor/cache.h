@@ -19,8 +19,8 @@ typedef struct fusor_cache_stats {
     int64_t miss_new, miss_gone, miss_damaged, miss_foreign, miss_features, miss_unreadable, miss_no_lines,
         miss_refresh, miss_off;
 } fusor_cache_stats;
-/** Counters of one context since it was made. A shorter struct (an older size) gets what it has room for. **Errors**:
- * ARGUMENT. */
+/** Counters of one context since it was made. A shorter struct (an older size, from 88 on) gets what it has room for.
+ * **Errors**: ARGUMENT. */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_cache_get_stats(fusor_context *ctx, fusor_cache_stats *out);
 /** Counters of the directory, over all processes since *since_s_out (Unix time, may be NULL; 0: nothing was counted).
  *  They are told by each context when it is freed, and may be lost: nothing depends on them. **Errors**: ARGUMENT,

@@ -121,6 +121,7 @@ Test(cache_api, counters_over_processes) {
     cr_assert(old.s.saved_ns == 77 && old.s.disk_hits == 2);
     old.s.size = 8;
     cr_assert_eq(fusor_cache_get_stats(ctx, &old.s), FUSOR_ERROR_ARGUMENT);
+    cr_assert(strstr(fusor_error_message(ctx), "sizeof(fusor_cache_stats), at least 88"));
     /* evicted: the next miss is one of an entry that was there */
     int64_t n = 0;
     cr_assert_eq(fusor_cache_prune(ctx, 0, 0, &n, NULL), FUSOR_OK);
