@@ -13,7 +13,7 @@
  * status report the first error. Tensors are immutable; fusor_assign overwrites wrapped memory when evaluated, and
  * expressions made before it read the old contents.
  * Any thread may evaluate; evaluations of one context run one after the other, and operators wait for them.
- * A fork waits, 10 seconds at most, until no other thread evaluates; the child has all tensors then. After a fork
+ * A fork waits, a second at most, until no other thread evaluates; the child has all tensors then. After a fork
  * within an evaluation (in a callback of this thread, or beside a longer one) those of its context are stale in the
  * child, kept ones too.
  * In a context on a CUDA device (device.h) results stay on it until they are read; an evaluation uploads the wrapped

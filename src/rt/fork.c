@@ -31,7 +31,7 @@ static bool is_any_busy(void) {
 static void prepare(void) {
     __atomic_add_fetch(&forks, 1, __ATOMIC_SEQ_CST);
     pthread_mutex_lock(&lock);
-    for (int ms = 0; ms < 10000 && !inside && is_any_busy(); ms++) {
+    for (int ms = 0; ms < 1000 && !inside && is_any_busy(); ms++) {
         pthread_mutex_unlock(&lock);
         rt_fork_rest();
         pthread_mutex_lock(&lock);

@@ -27,7 +27,7 @@ void rt_fork_remove(rt_fork_hook *hook);
 /* For state that a lock makes whole: the lock is held over every fork. */
 void rt_fork_guard(rt_fork_hook *hook, pthread_mutex_t *lock);
 /* By a thread that has set *is_busy of a hook. false: a fork waits; take it back, give the lock back, rest and begin
- * anew. A thread that is inside is let in again, and forks without waiting. Others wait 10 s at most: what is inside may
+ * anew. A thread that is inside is let in again, and forks without waiting. Others wait a second at most: what is inside may
  * itself wait for the thread that forks. */
 bool rt_fork_enter(void);
 void rt_fork_leave(void);
