@@ -129,6 +129,27 @@ ir_id ir_expand_finish(const ir_expand *c, ir_id id, ir_id operand) {
     return id;
 }
 
+/* `id` in the place of node n: a size that n knows to be 1 is known there too, so that what broadcasts n stretches it. */
+static ir_id with_ones(const ir_rewrite *rw, ir_id id, const ir_node *n) {
+    ir_node to = *n;
+    ir_attr shape = ir_list_attr(to.dim, n->rank);
+    bool has_ones = false;
+    for (unsigned d = 0; id && d < n->rank; d++) {
+        const ir_size size = ir_at(rw->to, id)->dim[d];
+        if (size == n->dim[d]) continue;
+        if (ir_size_is(rw->to->sizes, n->dim[d], 1)) has_ones = true;
+        else to.dim[d] = size;
+    }
+    if (!has_ones) return id;
+    to.op = IR_OP_RESHAPE;
+    to.index = 0;
+    to.n_in = 1;
+    to.in = &id;
+    to.stretch = NULL;
+    to.attr = &shape;
+    return ir_add_raw(rw->to, &to);
+}
+
 fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
     ir_rewrite rw;
     ir_rewrite_begin(&rw, a, *g);
@@ -140,6 +161,7 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
         if (rw.map[i]) continue;
         const ir_node n = ir_rewrite_node(&rw, i);
         if (ir_expand_move(&rw, &n, &rw.map[i])) {
+            rw.map[i] = with_ones(&rw, rw.map[i], &n);
             rw.is_changed = true;
             continue;
         }
@@ -149,7 +171,7 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
                                                                      : ir_expand_hot(&as_it_is, &n);
         if (!moved) moved = ir_expand_pick(&as_it_is, &n);
         if (moved) {
-            rw.map[i] = ir_expand_finish(&as_it_is, moved, n.in[0]);
+            rw.map[i] = with_ones(&rw, ir_expand_finish(&as_it_is, moved, n.in[0]), &n);
             rw.is_changed = true;
             continue;
         }
@@ -173,7 +195,7 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
         }
         ir_expand c = {.rw = &rw, .model = n};
         c.model.group = ++group;
-        rw.map[i] = family(&c, &n);
+        rw.map[i] = with_ones(&rw, family(&c, &n), &n);
         if (!rw.map[i])
             return e->status != FUSOR_OK ? e->status
                                          : FU_FAIL(e, FUSOR_ERROR_INTERNAL, "expand: %s", ir_ops[n.op].name);

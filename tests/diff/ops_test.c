@@ -783,6 +783,29 @@ static void movement(ir_op op, ir_dtype t) {
     for (size_t s = 0; s < sizeof ones / sizeof *ones && op == IR_OP_BROADCAST_TO && t == FUSOR_F32; s++)
         for (int64_t a = 1; a < 3; a++)
             check(ones[s], (domain){-4, 4, SPECIAL_NONE, s < 5}, (int64_t[4]){a, 33}, one_thread, false, ALL_LEVELS);
+    /* What an expansion takes an operand for, whose size must be 1 but has a name: it stretches as well. */
+    static const char *const stands_for[] = {
+        "func @f(%x: f32[3, A]) -> f32[3, 5] { %k = split(%x, axis=1, sizes=[1]) %r = broadcast_to(%k, shape=[3, 5]) "
+        "return %r }",
+        "func @f(%x: f32[3, A], %y: f32[0, 1]) -> f32[3, 5] { %k = concat(%y, %x, axis=0) %r = broadcast_to(%k, "
+        "shape=[3, 5]) return %r }",
+        "func @f(%x: f32[4, 1], %u: f32[4, A]) -> f32[4, 5] { %i = iota(shape=[4, 1], axis=0, dtype=i64) %k = "
+        "scatter(%x, %i, %u, axis=0) %r = broadcast_to(%k, shape=[4, 5]) return %r }",
+        "func @f(%x: f32[4, 1], %u: f32[2, A]) -> f32[4, 5] { %i = iota(shape=[2, 1], axis=0, dtype=i64) %k = "
+        "scatter(%x, %i, %u, axis=0) %r = broadcast_to(%k, shape=[4, 5]) return %r }",
+        "func @f(%x: f32[A, 7], %y: f32[4, 2]) -> f32[4, 2] { %k = split(%x, axis=0, sizes=[1]) %j = cast(%y, i32) %i "
+        "= clamp(%j, -3, 3) %r = take_along(%k, %i, axis=1) return %r }",
+        "func @f(%x: f32[A, 3, 4], %y: f32[5, 4, 3]) -> f32[5, 3, 3] { %k = split(%x, axis=0, sizes=[1]) %r = "
+        "matmul(%k, %y) return %r }",
+        "func @f(%q: f32[2, 4, 5, 8], %x: f32[A, 4, 6, 8], %y: f32[A, 4, 6, 8]) -> f32[2, 4, 5, 8] { %k = split(%x, "
+        "axis=0, sizes=[1]) %v = split(%y, axis=0, sizes=[1]) %r = attention(%q, %k, %v) return %r }",
+        "func @f(%x: f32[3, A], %y: f32[3, 7]) -> f32[3] { %k = split(%x, axis=1, sizes=[1]) %r = einsum(\"ij,ij->i\", "
+        "%k, %y) return %r }",
+        "func @f(%x: f32[A, 9], %y: f32[5, 9]) -> f32[5, 9] { %s = softmax(%x) %k = split(%s, axis=0, sizes=[1]) %e = "
+        "exp(%k) %r = sub(%y, %e) return %r }",
+    };
+    for (size_t s = 0; s < sizeof stands_for / sizeof *stands_for && op == IR_OP_BROADCAST_TO && t == FUSOR_F32; s++)
+        check(stands_for[s], (domain){-4, 4, SPECIAL_NONE, s < 5}, (int64_t[4]){1}, one_thread, false, ALL_LEVELS);
 }
 
 enum { NUMBERS = 1 /* not for bool */, SLOW = 2 /* to compile: for f32 */ };
