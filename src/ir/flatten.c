@@ -276,26 +276,43 @@ static void leave_call(flattener *x) {
     top->call[done.caller_node] = result;
 }
 
-static void copy_node(flattener *x, frame *f, ir_id id) {
+static fusor_status copy_node(flattener *x, frame *f, ir_id id) {
     const ir_node *from = ir_at(f->f, id);
+    ir_graph *g = x->out;
     ir_node n = *from;
     ir_id *in = FU_NEW_N(x->a, ir_id, n.n_in);
+    bool is_huge = false;
     for (unsigned k = 0; k < n.n_in; k++) in[k] = f->node[n.in[k]];
     n.in = in;
-    for (unsigned d = 0; d < n.rank; d++) n.dim[d] = size_of(x, f, n.dim[d]);
+    for (unsigned d = 0; d < n.rank; d++) {
+        n.dim[d] = size_of(x, f, n.dim[d]);
+        is_huge |= ir_size_is_huge(g->sizes, n.dim[d]);
+    }
     if (n.attr && f->map) {
         n.attr = fu_dup(x->a, n.attr, ir_ops[n.op].n_attrs * sizeof *n.attr);
         for (unsigned i = 0; i < ir_ops[n.op].n_attrs; i++) {
             ir_attr *attr = &n.attr[i];
             if (!attr->n) continue;
             attr->list = FU_NEW_N(x->a, ir_size, attr->n);
-            for (uint32_t k = 0; k < attr->n; k++) attr->list[k] = size_of(x, f, from->attr[i].list[k]);
+            for (uint32_t k = 0; k < attr->n; k++) {
+                ir_size size = from->attr[i].list[k];
+                /* What -1 stands for is known, and with other sizes of 0 it would not be again. */
+                if (n.op == IR_OP_RESHAPE && ir_size_is(f->f->sizes, size, -1) &&
+                    ir_size_is_writable(g->sizes, n.dim[k]))
+                    attr->list[k] = n.dim[k];
+                else attr->list[k] = size_of(x, f, size);
+                is_huge |= ir_size_is_huge(g->sizes, attr->list[k]);
+            }
         }
     }
+    if (is_huge && f->map)
+        return FU_FAIL_AT(g->error, FUSOR_ERROR_SHAPE, g->source, ir_at(f[-1].f, f->caller_node)->loc,
+                          "call of @%s, line %u: a size does not fit in 64 bits", f->f->name, n.loc.line);
     /* What an inlined operator does not say of itself, its calls say. */
     if (!n.meta_name) n.meta_name = f->meta_name;
     if (!n.meta_loc) n.meta_loc = f->meta_loc;
-    f->node[id] = ir_add_raw(x->out, &n);
+    f->node[id] = ir_add_raw(g, &n);
+    return FUSOR_OK;
 }
 
 fusor_status ir_flatten(fu_arena *a, fu_error *e, const ir_module *m, const ir_graph *f, ir_graph **out) {
@@ -328,7 +345,7 @@ fusor_status ir_flatten(fu_arena *a, fu_error *e, const ir_module *m, const ir_g
         if (n->op == IR_OP_PARAM || n->op == IR_OP_NONE) continue;
         if (n->op == IR_OP_CALL) FU_TRY(enter_call(x, id));
         else if (n->op == IR_OP_RESULT) top->node[id] = top->call[n->in[0]][n->index];
-        else copy_node(x, top, id);
+        else FU_TRY(copy_node(x, top, id));
     }
     for (uint32_t i = 0; i < f->results.n; i++) {
         ir_result r = f->results.at[i];

@@ -189,11 +189,13 @@ static fusor_status infer_norm(ir_graph *g, ir_node *n) {
     for (unsigned d = 0; d < x.rank; d++) {
         if (!(n->stretch[0] >> d & 1)) continue;
         for (unsigned i = 1; i < n->n_in; i++) {
-            if (n->stretch[i] >> d & 1) continue;
-            return SHAPE_ERROR("%s is %s but %s is %s; expected %s dim %u = 1", role[i],
-                               type_text(g, ir_at(g, n->in[i])), label(g, n, 0), type_text(g, &x), role[i],
-                               d - (x.rank - part[i]));
+            const ir_node *o = ir_at(g, n->in[i]);
+            const unsigned at = d - (x.rank - part[i]);
+            if (n->stretch[i] >> d & 1 || agree(g, n, o->dim[at], x.dim[d], role[i], at, label(g, n, 0), d)) continue;
+            return SHAPE_ERROR("%s is %s but %s is %s; expected %s dim %u = 1", role[i], type_text(g, o),
+                               label(g, n, 0), type_text(g, &x), role[i], at);
         }
+        n->stretch[0] &= (uint8_t) ~(1u << d);
     }
     const ir_dtype said = dtype_attr(n);
     n->dtype = said ? said : x.dtype;

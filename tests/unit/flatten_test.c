@@ -64,6 +64,28 @@ Test(flatten, checks_of_callees_come_along) {
     cr_expect(strstr(error.text, "t:2:"), "%s", error.text);
 }
 
+/* With the numbers of the call, what the callee's text says is not always enough to say it again. */
+Test(flatten, sizes_of_the_call) {
+    ir_graph *g =
+        flatten(must_parse("func @f(%x: f32[0, 3]) -> f32[0, 3] { %r = @g(%x) return %r }\n"
+                           "func @g(%x: f32[A, 3]) -> f32[A, 3] { %r = reshape(%x, shape=[A, -1]) return %r }"),
+                "f");
+    cr_expect(strstr(graph_text(g), "shape=[0, 3]"), "%s", graph_text(g));
+    g = flatten(must_parse("func @f(%x: f32[1, 4], %g: f32[B, 4]) -> f32[?, ?] { %r = @g(%x, %g) return %r }\n"
+                           "func @g(%x: f32[N, 4], %g: f32[M, 4]) -> f32[?, ?] { %r = rms_norm(%x, %g) return %r }"),
+                "f");
+    const int64_t x[2] = {1, 4}, one[2] = {1, 4}, two[2] = {2, 4};
+    int64_t values[1];
+    cr_expect_eq(ir_bind_sizes(g, &error, (const int64_t *[]){x, one}, values), FUSOR_OK, "%s", error.text);
+    cr_expect_eq(ir_bind_sizes(g, &error, (const int64_t *[]){x, two}, values), FUSOR_ERROR_SHAPE);
+    fu_error_clear(&error);
+    const ir_module *m = must_parse("func @f(%x: f32[2]) -> f32[?] {\n  %r = @g(%x)\n  return %r\n}\nfunc @g(%x: "
+                                    "f32[A]) -> f32[?] { %r = slice(%x, "
+                                    "starts=[A*4611686018427387904], ends=[9223372036854775807]) return %r }");
+    cr_expect_eq(ir_flatten(&arena, &error, m, ir_module_find(m, "f"), &g), FUSOR_ERROR_SHAPE);
+    cr_expect(strstr(error.text, "t:2:8: error: call of @g, line 5: a size does not fit"), "%s", error.text);
+}
+
 Test(flatten, left_out_parameters) {
     ir_graph *g = flatten(
         must_parse("func @f(%x: f32[M, 3]) -> f32[?, ?] { %y = @g(%x) %z = @g(%x) %s = add(%y, %z) return %s }\n"

@@ -270,3 +270,15 @@ Test(infer, converts) {
     fu_error_clear(error);
     EXPECT_ERROR(ir_add(g, IR_OP_CAST, 1, &cin, NULL, 0, here), "needs the result type");
 }
+
+/* Where x is known to be 1, gamma must be. */
+Test(infer, gamma_of_a_name_is_checked) {
+    const ir_id gamma = f32("g", "N");
+    f32("y", "M");
+    const ir_id id = add2(IR_OP_RMS_NORM, f32("x", "3,1"), gamma);
+    EXPECT_TYPE(id, "f32[3, 1]");
+    cr_expect_eq(ir_at(g, id)->stretch ? ir_at(g, id)->stretch[0] : 0, 0);
+    cr_assert_eq(g->checks.n, 1u);
+    cr_expect_eq(g->checks.at[0].kind, IR_CHECK_EQUAL);
+    EXPECT_ERROR(add2(IR_OP_RMS_NORM, f32("z", "3,1"), f32("h", "4")), "expected gamma dim 0 = 1");
+}
