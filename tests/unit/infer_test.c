@@ -282,3 +282,15 @@ Test(infer, gamma_of_a_name_is_checked) {
     cr_expect_eq(g->checks.at[0].kind, IR_CHECK_EQUAL);
     EXPECT_ERROR(add2(IR_OP_RMS_NORM, f32("z", "3,1"), f32("h", "4")), "expected gamma dim 0 = 1");
 }
+
+Test(infer, kernels_have_places) {
+    const ir_id x = f32("x", "2,3,9"), w = f32("w", "3,3,K");
+    for (int i = 0; i < 2; i++) {
+        g->checks.n = 0;
+        cr_assert(add2(i ? IR_OP_CONV_TRANSPOSE : IR_OP_CONV, x, w));
+        cr_assert_geq(g->checks.n, 1u);
+        cr_expect_eq(g->checks.at[0].kind, IR_CHECK_NOT_ZERO);
+        cr_expect(strstr(g->checks.at[0].what, "expected a kernel of 1 or more"), "%s", g->checks.at[0].what);
+    }
+    EXPECT_ERROR(add2(IR_OP_CONV, x, f32("z", "3,3,0")), "expected a kernel of 1 or more");
+}
