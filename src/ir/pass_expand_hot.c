@@ -120,7 +120,7 @@ static ir_id lookup(const ir_expand *c, const ir_node *n) {
     const ir_id count = binary(c, IR_OP_ADD, others, ir_expand_cast(c, is_own, FUSOR_I64));
     y = ir_expand_cast(c, binary(c, IR_OP_ADD, y, zero), n->dtype); /* a sum of zeros is +0 */
     return select(c, binary(c, IR_OP_EQ, count, ir_add_literal(g, FUSOR_I64, (ir_bits)h.depth)), y,
-                  ir_expand_number(c, n->dtype, NAN));
+                  ir_expand_number(c, n->dtype, ir_is_bool(n->dtype) ? 1 : NAN));
 }
 
 ir_id ir_expand_hot(const ir_expand *c, const ir_node *n) {
