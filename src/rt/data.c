@@ -45,14 +45,14 @@ static void bytes_close(rt_bytes *b) {
 
 bool rt_shape_bytes(ir_dtype t, int rank, const int64_t *shape, size_t *bytes_out) {
     int64_t bytes = ir_dtypes[t].bytes;
-    bool is_empty = false;
+    bool is_empty = false, overflow = false;
     for (int d = 0; d < rank; d++) {
         if (shape[d] < 0) return false;
-        if (shape[d] == 0) is_empty = true;
-        else if (__builtin_mul_overflow(bytes, shape[d], &bytes)) return false;
+        is_empty |= shape[d] == 0;
+        overflow |= __builtin_mul_overflow(bytes, shape[d], &bytes);
     }
     *bytes_out = is_empty ? 0 : (size_t)bytes;
-    return true;
+    return is_empty || !overflow;
 }
 
 /* ---- .npy headers: a Python dict literal of three known keys ---- */

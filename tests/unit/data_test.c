@@ -446,6 +446,8 @@ Test(data, writing) {
     d = read_ok(path, FUSOR_F32);
     cr_expect_eq(((float *)d.buffer.data)[0], 2);
     rt_data_free(&d);
+    fusor_buffer none = {.dtype = FUSOR_F32, .rank = 2, .shape = {0, INT64_MAX}};
+    cr_expect_eq(rt_data_write_npy(&error, path, &none), FUSOR_OK, "%s", error.text);
     cr_expect_eq(rt_data_write_npy(&error, "/dev/null", &b), FUSOR_OK);
     struct stat st;
     cr_expect(stat("/dev/null", &st) == 0 && S_ISCHR(st.st_mode));
