@@ -43,7 +43,7 @@ static fusor_status infer_convert(ir_graph *g, ir_node *n, ir_dtype to) {
     const ir_node *x = ir_at(g, n->in[0]);
     if (to == 0) to = n->dtype;
     if (to == 0) return TYPE_ERROR("needs the result type as second argument: %s(%%x, f32)", ir_ops[n->op].name);
-    if (n->op == IR_OP_BITCAST && to != x->dtype) {
+    if (n->op == IR_OP_BITCAST) {
         if (ir_is_bool(to) || ir_is_bool(x->dtype)) {
             return TYPE_ERROR("%s is %s, and the result %s; bool has no bits to reinterpret, use cast", label(g, n, 0),
                               type_text(g, x), ir_dtypes[to].name);

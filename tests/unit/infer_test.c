@@ -268,6 +268,8 @@ Test(infer, converts) {
     fu_error_clear(error);
     EXPECT_ERROR(ir_add(g, IR_OP_BITCAST, 1, &cin, NULL, FUSOR_U8, here), "use cast");
     fu_error_clear(error);
+    EXPECT_ERROR(ir_add(g, IR_OP_BITCAST, 1, &cin, NULL, FUSOR_BOOL, here), "use cast");
+    fu_error_clear(error);
     EXPECT_ERROR(ir_add(g, IR_OP_CAST, 1, &cin, NULL, 0, here), "needs the result type");
 }
 
