@@ -153,6 +153,11 @@ static fusor_status check_pad_source(ir_graph *g, const ir_node *n, unsigned d, 
     if (mode == MODE_REFLECT) {
         const char *what = fu_format(g->arena, "pad: mode=reflect by %s on dim %u of %s needs more elements than that",
                                      size_text(g, pad), d, operand);
+        if (!ir_size_is_const(g->sizes, pad, NULL)) { /* by 0 it takes none */
+            const ir_size more = ir_size_positive(g->sizes, ir_size_sub(g->sizes, size, pad));
+            ir_add_check(g, (ir_check){.a = more, .b = pad, .kind = IR_CHECK_NOT_ZERO, .what = what, .loc = n->loc});
+            return FUSOR_OK;
+        }
         if (not_less(g, n, size, ir_size_add(g->sizes, pad, constant(g, 1)), what)) return FUSOR_OK;
         return SHAPE_ERROR("mode=reflect by %s, but dim %u of %s has %s elements; expected less than that",
                            size_text(g, pad), d, operand, size_text(g, size));

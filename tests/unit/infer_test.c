@@ -273,6 +273,26 @@ Test(infer, converts) {
     EXPECT_ERROR(ir_add(g, IR_OP_CAST, 1, &cin, NULL, 0, here), "needs the result type");
 }
 
+/* With the sizes a, b of the parameters of one dim. */
+static fusor_status bind_two(int64_t a, int64_t b) {
+    int64_t values[2];
+    fu_error_clear(error);
+    return ir_bind_sizes(g, error, (const int64_t *[]){&a, &b}, values);
+}
+
+/* By 0 an empty axis reflects too. */
+Test(infer, reflects_by_less_than_the_axis) {
+    const ir_id x = f32("x", "N");
+    f32("y", "M");
+    set_list(IR_OP_PAD, "pads", "M,0");
+    set(IR_OP_PAD, "mode", 2);
+    EXPECT_TYPE(add1(IR_OP_PAD, x), "f32[M+N]");
+    cr_expect_eq(bind_two(0, 0), FUSOR_OK, "%s", error->text);
+    cr_expect_eq(bind_two(3, 2), FUSOR_OK, "%s", error->text);
+    cr_expect_eq(bind_two(3, 3), FUSOR_ERROR_SHAPE);
+    cr_expect_eq(bind_two(0, 1), FUSOR_ERROR_SHAPE);
+}
+
 /* Where x is known to be 1, gamma must be. */
 Test(infer, gamma_of_a_name_is_checked) {
     const ir_id gamma = f32("g", "N");
