@@ -192,13 +192,15 @@ static void emit_tile(window *w) {
 }
 
 /* ---- the kernel ---- */
-/* What lines of a tile of work have in common: words from plane to plane (bytes), from row to row; i1: are all rows one
- * line, with what lies between them? Then the rows of its results are `row` columns of every `apart`. */
+/* How the rows of a tile of work are lines: bytes from plane to plane of the slab, words from row to row; i1: are all
+ * rows one line, with what lies between them? How many lines, of how many columns each; of every `apart` columns `row`
+ * are the result's. */
 typedef struct rows_as_lines {
     LLVMValueRef plane, pitch, is_flat, row, apart, count, length;
 } rows_as_lines;
 
-/* So, where that is no more tiles of columns; where nothing lies between rows, of memory neither, as one row. */
+/* All rows are one line where that is no more tiles of columns; and where nothing lies between them, here and in what
+ * is written and read behind the sums, one row. */
 static rows_as_lines lines_of(window *w, const window_slab *slab, const window_part *part) {
     emit *e = w->e;
     LLVMValueRef of_axis[IR_KERNEL_MAX_AXES] = {0}, n = part->columns, side = num(w, AMX_SIDE), one = num(w, 1),
@@ -246,7 +248,7 @@ static void emit_panel(window *w, const window_line *s, LLVMValueRef plane, LLVM
     em_end(e, &l);
 }
 
-/* Channels first .. end - 1 of a tile of work: all columns of its rows by those of a part after the other. */
+/* Channels first .. end - 1 of a tile of work, a part of them after the other: all columns of the rows meet each. */
 static void emit_part(window *w, window_line *s, const rows_as_lines *r, LLVMValueRef *index, LLVMValueRef first,
                       LLVMValueRef end, LLVMValueRef count) {
     emit *e = w->e;
