@@ -44,10 +44,30 @@ static json_t *json_file(tool *t, const char *path, bool is_good) {
     return json_pack("{s:s, s:b}", "file", fu_utf8(&t->arena, path), "ok", is_good);
 }
 
+/* Each error of a text of them, which begins with "NAME:LINE:COLUMN: error: "; what is behind its line shows the place. */
+static json_t *json_places(tool *t, const char *name, const char *text) {
+    json_t *list = json_array();
+    const size_t n = strlen(name);
+    for (const char *line = text, *end; *line; line = *end ? end + 1 : end) {
+        unsigned at[2];
+        char kind[16];
+        int used = 0;
+        end = line + strcspn(line, "\n");
+        if (strncmp(line, name, n) != 0 || sscanf(line + n, ":%u:%u: %15[a-z]: %n", &at[0], &at[1], kind, &used) != 3 ||
+            !used || line + n + used > end)
+            continue;
+        const char *message = fu_strndup(&t->arena, line + n + used, (size_t)(end - line) - n - (size_t)used);
+        (void)json_array_append_new(list, json_pack("{s:i, s:i, s:s, s:s}", "line", (int)at[0], "column", (int)at[1],
+                                                    "severity", kind, "message", fu_utf8(&t->arena, message)));
+    }
+    return list;
+}
+
 /* Why a file is not ok. */
-static void add_failure(json_t *files, json_t *o, fusor_status status, const char *text) {
+static void add_failure(tool *t, json_t *files, json_t *o, const char *name, fusor_status status, const char *text) {
     (void)json_object_set_new(o, "status", json_string(fusor_status_name(status)));
     (void)json_object_set_new(o, "errors", json_string(text));
+    (void)json_object_set_new(o, "diagnostics", json_places(t, name, text));
     (void)json_array_append_new(files, o);
 }
 
@@ -60,14 +80,14 @@ static int check_one(tool *t, const char *path, json_t *files) {
     else {
         int status = program_text(t, path, &p);
         if (status) {
-            add_failure(files, json_file(t, path, false), FUSOR_ERROR_IO, "the file cannot be read");
+            add_failure(t, files, json_file(t, path, false), path, FUSOR_ERROR_IO, "the file cannot be read");
             return status;
         }
     }
     fusor_status status = ir_parse(&t->arena, &e, p.name, p.text, p.length, &p.module);
     json_t *o = json_file(t, p.name, status == FUSOR_OK);
     if (status != FUSOR_OK) {
-        add_failure(files, o, status, e.text);
+        add_failure(t, files, o, p.name, status, e.text);
         return tool_fail(t, &e);
     }
     json_t *functions = json_array();

@@ -277,6 +277,10 @@ json fusor-run/1 'points.1.dims.N points.1.threads points.0.median_ns' run two.f
 json fusor-run/1 'results.0.max' run -e 'func @f(%a: f32[4]) -> f32[4] { %y = log(%a) return %y }' a=zeros
 json fusor-check/1 'files.0.functions.1.signature' check two.fusor
 json fusor-check/1 'files.0.errors' check -e 'func @f('
+json fusor-check/1 'files.0.diagnostics.0.line files.0.diagnostics.0.severity' check -e 'func @f(%a: f32[4]) -> f32[4] {
+  %y = rleu(%a)
+  return %y }'
+grep -q '"line": 2, *$' out && grep -q '"column": 8, *$' out && grep -q '"message": "unknown operator' out && ok || bad "check --json: no place"
 printf 'func @f(%%a: f32[B]) -> f32[B] { %%y = r\377elu(%%a) return %%y }' >"$(printf 'q\377.fusor')" # no UTF-8, which JSON would not have
 json fusor-check/1 'files.0.file files.0.errors' check "$(printf 'q\377.fusor')"
 grep -qF "\"q$(printf '\357\277\275').fusor\"" out && ok || bad 'U+FFFD in the name of a file'
