@@ -2,6 +2,7 @@
 /* cmd_info.c: fusor info. This machine as fusor sees it, and what is in force. */
 #include "limits.h"
 #include "report.h"
+#include "base/build_options.h"
 #include "base/env.h"
 #include "rt/cpuinfo.h"
 #include "rt/compiler.h"
@@ -28,6 +29,44 @@ static const char *extras_text(tool *t, int level, bool granted) {
         if ((granted ? has : all & ~has) >> i & 1)
             fu_str_addf(&s, "%s%s (%s)", s.n ? ", " : "", ir_feature_table[i].name, ir_feature_table[i].text);
     return s.n ? s.at : "none";
+}
+
+static json_t *extras_json(int level, bool granted) {
+    json_t *list = json_array();
+    ir_features all = level < 0 ? 0 : ir_level_extras((ir_level)level),
+                has = level < 0 ? 0 : rt_host_extras((ir_level)level);
+    for (int i = 0; i < IR_FEATURE_COUNT; i++)
+        if ((granted ? has : all & ~has) >> i & 1)
+            (void)json_array_append_new(
+                list, json_pack("{s:s, s:s}", "name", ir_feature_table[i].name, "why", ir_feature_table[i].text));
+    return list;
+}
+
+/* ---- how this was built ---- */
+static const struct {
+    const char *name, *text;
+} build_options[] = {
+    {"compiler", BUILD_CC " (" __VERSION__ ")"},
+    {"cflags", BUILD_CFLAGS},
+    {"openmp", BUILD_OPENMP},
+    {"llvm", BUILD_LLVM},
+    {"llvm_link", BUILD_LLVM_LINK},
+    {"instrumented", BUILD_INSTRUMENTED},
+    {"configure", BUILD_ARGUMENTS},
+};
+enum { BUILD_OPTIONS = sizeof build_options / sizeof *build_options };
+
+static json_t *build_json(void) {
+    json_t *o = json_object();
+    for (int i = 0; i < BUILD_OPTIONS; i++)
+        (void)json_object_set_new(o, build_options[i].name, json_string(build_options[i].text));
+    return o;
+}
+
+static void print_build(void) {
+    printf("build options:\n");
+    for (int i = 0; i < BUILD_OPTIONS; i++)
+        printf("  %-13s %s\n", build_options[i].name, build_options[i].text[0] ? build_options[i].text : "none");
 }
 
 enum { MAX_COUNTS = 12 };
@@ -170,7 +209,7 @@ int cmd_info(tool *t) {
                                                 "set", fu_env_is_set((fu_env)i)));
         (void)json_object_update_new(
             d, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:{s:I, s:I, s:I, s:i}, s:i, s:i, s:f, s:f, s:s, "
-                         "s:s, s:o?, s:s, s:o, s:o, s:o, s:o}",
+                         "s:s, s:o?, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
                          "version", fusor_version_string(), "build_id", rt_build_id(), "llvm", FUSOR_LLVM_VERSION,
                          "cpu", rt_host_brand(), "target", target, "level", level_name, "level_why", why, "features",
                          list, "caches", "l1d_bytes", (json_int_t)c->l1d_bytes, "l2_bytes", (json_int_t)c->l2_bytes,
@@ -179,7 +218,8 @@ int cmd_info(tool *t) {
                          fu_utf8(&t->arena, dir), "module", fu_utf8(&t->arena, rt_module_path()), "module_problem",
                          problem ? json_string(problem) : NULL, "module_llvm", module ? module->llvm_version : "",
                          "environment", env, "limits", limits_json(all, n_limits), "devices", device_names(t, &cuda),
-                         "cuda", cuda_json(t, &cuda)));
+                         "cuda", cuda_json(t, &cuda), "used_beside", extras_json(level, true), "not_granted",
+                         extras_json(level, false), "build_options", build_json()));
         return report_print(t, d);
     }
     printf("fusor %s, build %s\n", fusor_version_string(), rt_build_id());
@@ -197,6 +237,7 @@ int cmd_info(tool *t) {
     print_cuda(t, &cuda);
     if (module) printf("code generation: %s (LLVM %s)\n", rt_module_path(), module->llvm_version);
     else printf("code generation: none; the reference evaluator serves what is not cached (%s)\n", problem);
+    print_build();
     printf("cache: %s\n", dir[0] ? dir : "memory only");
     printf("environment:\n");
     report_table table = {.t = t, .columns = 3, .left_mask = 7};

@@ -295,7 +295,8 @@ json fusor-cache-why/1 'directory hits' cache why "$(printf 'b\377.fusor')" --ca
 json fusor-info/1 'cache_dir environment.FUSOR_CACHE_DIR.value' info --cache-dir "$(printf 'c\377')"
 json fusor-explain/1 'kernels.0.key kernels.0.kind kernels.0.ops.0 kernels.0.bytes_read kernels.0.flops kernels.0.estimated_ns boundaries fused.kernels fused.bytes fused.peak_bytes unfused.kernels memory' \
     explain -e "$mlp" --dim B=4
-json fusor-info/1 'level features.0 threads environment.FUSOR_CACHE.value peak_gflops bandwidth_gbs' info
+json fusor-info/1 'level features.0 threads environment.FUSOR_CACHE.value peak_gflops bandwidth_gbs build_options.compiler build_options.configure used_beside not_granted' info
+expect 0 '^  cflags  ' info
 json fusor-cache-list/1 'directory entries' cache list
 json fusor-cache-stats/1 'entries bytes hits misses misses_by_reason.new misses_by_reason.gone saved_ns since' cache stats
 json fusor-cache-path/1 'directory exists' cache path
