@@ -11,7 +11,7 @@ srcdir=$1 llvm=$2 out=$3
 id=$(
     cd "$srcdir"
     {
-        find src/base src/ir src/jit -type f \( -name '*.c' -o -name '*.h' -o -name '*.def' \) ! -name build_id.h |
+        find src/base src/ir src/jit -type f \( -name '*.c' -o -name '*.h' -o -name '*.def' \) ! -name build_id.h ! -name build_options.h |
             sort | while IFS= read -r f; do sha256sum "$f"; done
         echo "llvm $llvm"
     } | sha256sum | cut -c1-32

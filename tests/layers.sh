@@ -85,7 +85,7 @@ rule 'environment variables are rows of src/base/env.def, read with fu_env_*' \
     "$(grep -nHE '(^|[^A-Za-z0-9_])(secure_)?getenv[[:space:]]*\([[:space:]]*"FUSOR' "${allocating[@]}")"
 missing=
 for f in src/**/*.[ch] src/**/*.def include/**/*.h tools/*.[ch] tests/**/*.[ch] tests/**/*.sh bench/**/*.[ch] examples/**/*.[ch] scripts/*; do
-    case $f in */build_id.h | *.o | *.lo) continue ;; esac
+    case $f in */build_id.h | */build_options.h | *.o | *.lo) continue ;; esac
     [ -f "$f" ] || continue
     head -n 3 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception' || missing+="$f:1: no SPDX line"$'\n'
 done
