@@ -3,6 +3,7 @@
 #include "options.h"
 #include "base/file.h"
 #include "base/log.h"
+#include <errno.h>
 
 static int parse(tool *t, program *p) {
     fu_error e;
@@ -14,10 +15,13 @@ static int parse(tool *t, program *p) {
 }
 
 int program_text(tool *t, const char *path, program *p) {
+    enum { MOST_MB = 256 }; /* a device that never ends, or weights, are no program */
+    const char *shown = strcmp(path, "-") == 0 ? "stdin" : path;
     void *data = NULL;
     memset(p, 0, sizeof *p);
-    int why = fu_file_read(path, SIZE_MAX / 4, &data, &p->length);
-    if (why) return tool_environment(t, "%s: %s", strcmp(path, "-") == 0 ? "stdin" : path, strerror(why));
+    int why = fu_file_read(path, (size_t)MOST_MB << 20, &data, &p->length);
+    if (why == EFBIG) return tool_environment(t, "%s: more than %d MB; expected the text of a program", shown, MOST_MB);
+    if (why) return tool_environment(t, "%s: %s", shown, strerror(why));
     p->name = strcmp(path, "-") == 0 ? "<text>" : path;
     char *text = fu_alloc(&t->arena, p->length + 1);
     if (p->length) memcpy(text, data, p->length);

@@ -176,6 +176,7 @@ expect 3 'the module has no function' run -e ''
 expect 3 'unknown operator' check -e 'func @f(%a: f32[4]) -> f32[4] { %y = rleu(%a) return %y }'
 expect 4 'No such file' run nowhere.fusor
 expect 4 'No such file' check nowhere.fusor
+expect 4 'more than 256 MB; expected the text of a program' check /dev/zero
 expect 4 'No such file' run two.fusor a=nowhere.npy b=ones
 expect 4 '' run two.fusor --fill ones --dim N=1e18
 expect 3 'no such\|No such\|rleu' run -e 'func @f(%a: f32[4]) -> f32[4] { %y = rleu(%a) return %y }' a=nowhere.npy
