@@ -19,24 +19,27 @@ static const char *why_level(tool *t, int level) {
                      missing);
 }
 
-/* "vnni (products of 8-bit integers), bf16 (...): granted" and what is not. */
+/* Features beside the level: those granted, or what is not. */
+static ir_features extras_of(int level, bool granted) {
+    if (level < 0) return 0;
+    const ir_features has = rt_host_extras((ir_level)level);
+    return granted ? has : ir_level_extras((ir_level)level) & ~has;
+}
+
+/* "vnni (products of 8-bit integers), bf16 (...)" */
 static const char *extras_text(tool *t, int level, bool granted) {
     fu_str s;
     fu_str_init(&s, &t->arena);
-    ir_features all = level < 0 ? 0 : ir_level_extras((ir_level)level),
-                has = level < 0 ? 0 : rt_host_extras((ir_level)level);
     for (int i = 0; i < IR_FEATURE_COUNT; i++)
-        if ((granted ? has : all & ~has) >> i & 1)
+        if (extras_of(level, granted) >> i & 1)
             fu_str_addf(&s, "%s%s (%s)", s.n ? ", " : "", ir_feature_table[i].name, ir_feature_table[i].text);
     return s.n ? s.at : "none";
 }
 
 static json_t *extras_json(int level, bool granted) {
     json_t *list = json_array();
-    ir_features all = level < 0 ? 0 : ir_level_extras((ir_level)level),
-                has = level < 0 ? 0 : rt_host_extras((ir_level)level);
     for (int i = 0; i < IR_FEATURE_COUNT; i++)
-        if ((granted ? has : all & ~has) >> i & 1)
+        if (extras_of(level, granted) >> i & 1)
             (void)json_array_append_new(
                 list, json_pack("{s:s, s:s}", "name", ir_feature_table[i].name, "why", ir_feature_table[i].text));
     return list;

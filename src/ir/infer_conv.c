@@ -86,10 +86,15 @@ fusor_status infer_conv(ir_graph *g, ir_node *n) {
     for (uint32_t i = 0; i < spatial; i++) {
         const unsigned d = IR_SPATIAL_AT + i;
         int64_t count;
-        const char *what = fu_format(g->arena, "the weights are %s; expected a kernel of 1 or more", type_text(g, &w));
-        if (ir_size_is(g->sizes, w.dim[d], 0)) return SHAPE_ERROR("%s", what);
-        ir_add_check(
-            g, (ir_check){.a = w.dim[d], .b = number(g, 1), .kind = IR_CHECK_NOT_ZERO, .what = what, .loc = n->loc});
+        const bool is_known = ir_size_is_const(g->sizes, w.dim[d], &count);
+        if (!is_known || !count) {
+            const char *what =
+                fu_format(g->arena, "the weights are %s; expected a kernel of 1 or more", type_text(g, &w));
+            if (is_known) return SHAPE_ERROR("%s", what);
+            ir_add_check(
+                g,
+                (ir_check){.a = w.dim[d], .b = number(g, 1), .kind = IR_CHECK_NOT_ZERO, .what = what, .loc = n->loc});
+        }
         n->dim[d] = places(g, n, i, x.dim[d], w.dim[d], spatial);
         if (ir_size_is_const(g->sizes, n->dim[d], &count) && count < 0) {
             return SHAPE_ERROR("the kernel of the weights %s does not fit dim %u of %s with its pads", type_text(g, &w),

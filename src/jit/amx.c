@@ -62,6 +62,13 @@ void amx_configure_whole(emit *e) {
 void amx_release(emit *e) { instruction(e, "llvm.x86.tilerelease", NULL, 0); }
 
 /* ---- products ---- */
+const char *amx_product_name(ir_dot dot, ir_dtype a, ir_dtype b) {
+    if (dot == IR_DOT_TILE_BF16 || dot == IR_DOT_TILE_CUT) return "llvm.x86.tdpbf16ps";
+    if (dot == IR_DOT_TILE_F16) return "llvm.x86.tdpfp16ps";
+    return ir_is_signed(a) ? (ir_is_signed(b) ? "llvm.x86.tdpbssd" : "llvm.x86.tdpbsud")
+                           : (ir_is_signed(b) ? "llvm.x86.tdpbusd" : "llvm.x86.tdpbuud");
+}
+
 static void load(emit *e, const char *how, int tile, LLVMValueRef from, LLVMValueRef stride) {
     instruction(e, how, (LLVMValueRef[]){tile_number(e, tile), from, stride}, 3);
 }

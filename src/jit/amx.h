@@ -38,6 +38,8 @@ typedef struct amx_product {
     LLVMValueRef from;
     LLVMValueRef scale; /* amx_multiply_bf16_slowly: what elements of operand 1 are multiplied by; NULL: 1 */
 } amx_product;
+/* The instruction that multiplies elements of types a and b in this way. */
+const char *amx_product_name(ir_dot dot, ir_dtype a, ir_dtype b);
 /* Tiles for p->rows rows (none count as one). What the registers held is lost. */
 void amx_configure(emit *e, const amx_product *p);
 void amx_configure_whole(emit *e); /* for all rows; fewer may be made, if more can be read */

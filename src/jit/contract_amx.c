@@ -35,18 +35,9 @@ typedef struct amx {
     LLVMValueRef late[LATE_SLOTS], late_rows; /* late_rows: of a step */
     LLVMValueRef ask_step;                    /* NULL: nothing is asked for */
     LLVMValueRef scratch;                     /* where the panel's sums are when they are not direct */
-    LLVMValueRef out;      /* its element 0 in the output; NULL: never direct */
+    LLVMValueRef out;                         /* its element 0 in the output; NULL: never direct */
     amx_product p;
 } amx;
-
-static const char *product_name(const contract *c) {
-    if (c->dot == IR_DOT_TILE_BF16 || c->dot == IR_DOT_TILE_CUT) return "llvm.x86.tdpbf16ps";
-    if (c->dot == IR_DOT_TILE_F16) return "llvm.x86.tdpfp16ps";
-    bool is_signed[2];
-    for (int i = 0; i < 2; i++) is_signed[i] = ir_is_signed(c->k->inst[c->operand[i]].dtype);
-    return is_signed[0] ? (is_signed[1] ? "llvm.x86.tdpbssd" : "llvm.x86.tdpbsud")
-                        : (is_signed[1] ? "llvm.x86.tdpbusd" : "llvm.x86.tdpbuud");
-}
 
 /* The products, in scratch, and the partial sums of the K blocks before: to scratch for the epilogue, or else back. */
 static void add_partial(amx *t) {
@@ -283,7 +274,8 @@ static void set_ahead(amx *t, LLVMValueRef panel) {
 void contract_emit_amx_tile(contract *c) {
     emit *e = c->e;
     contract_outer *o = contract_begin_tile(c, TILE);
-    amx t = {.c = c, .p = {.name = product_name(c), .is_cut = c->parts > 1}};
+    amx t = {.c = c, .p = {.is_cut = c->parts > 1}};
+    t.p.name = amx_product_name(c->dot, c->k->inst[c->operand[0]].dtype, c->k->inst[c->operand[1]].dtype);
     for (int i = 0; i < CONTRACT_LEFT; i++) t.in[i] = contract_tile_in(c, i);
     t.rounds = contract_stores_bf16(c);
     t.output = stores_sums(c, t.rounds ? FUSOR_BF16 : c->acc);

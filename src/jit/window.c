@@ -24,8 +24,22 @@
 
 enum { MAX_K = 5, MEMORY_PRODUCTS = 16 };
 
-static LLVMValueRef round_up(window *w, LLVMValueRef bytes) {
+LLVMValueRef window_round_up(window *w, LLVMValueRef bytes) {
     return em_and(w->e, em_add(w->e, bytes, num(w, 63)), num(w, -64));
+}
+
+LLVMValueRef window_all_weights(window *w, LLVMValueRef each) {
+    for (int d = 0; d < w->n_batch; d++)
+        if (w->k->buffer[w->weights].stride[d] != 0) each = em_mul(w->e, each, w->e->size[d]);
+    return each;
+}
+
+LLVMValueRef window_weights_batch(window *w, LLVMValueRef *index) {
+    emit *e = w->e;
+    LLVMValueRef batch = num(w, 0);
+    for (int d = 0; d < w->n_batch; d++)
+        if (w->k->buffer[w->weights].stride[d] != 0) batch = em_add(e, em_mul(e, batch, e->size[d]), index[d]);
+    return batch;
 }
 
 int window_result(const window *w) {
@@ -74,7 +88,8 @@ static void set_values(window *w) {
         window_set_tiled(w);
         return;
     }
-    const LLVMValueRef table_bytes = round_up(w, em_mul(e, em_add(e, w->kk, num(w, ir_window_ahead(w->k))), num(w, 8)));
+    const LLVMValueRef table_bytes =
+        window_round_up(w, em_mul(e, em_add(e, w->kk, num(w, ir_window_ahead(w->k))), num(w, 8)));
     w->table = w->is_slab ? em_gep(e, e->scratch, e->t_i8, num(w, IR_SLAB_HEAD)) : e->scratch;
     w->panel_table = em_gep(e, w->table, e->t_i8, table_bytes);
     w->tile = em_gep(e, w->panel_table, e->t_i8, table_bytes);
@@ -86,14 +101,13 @@ static void set_values(window *w) {
         return;
     }
     if (!w->is_slab) return;
-    w->slab = em_gep(e, w->panel, e->t_i8, round_up(w, em_mul(e, w->kk, num(w, (int64_t)w->nr * w->bytes))));
+    w->slab = em_gep(e, w->panel, e->t_i8, window_round_up(w, em_mul(e, w->kk, num(w, (int64_t)w->nr * w->bytes))));
     if (!w->packs) return;
-    LLVMValueRef made = e->size[w->dim_m];
-    for (int d = 0; d < w->n_batch; d++)
-        if (w->k->buffer[w->weights].stride[d] != 0) made = em_mul(e, made, e->size[d]);
+    LLVMValueRef made = window_all_weights(w, e->size[w->dim_m]);
     w->weight_base = e->shared;
     w->weight_pitch = w->kk;
-    w->first_sums = em_gep(e, e->shared, e->t_i8, round_up(w, em_mul(e, em_mul(e, made, w->kk), num(w, w->bytes))));
+    w->first_sums =
+        em_gep(e, e->shared, e->t_i8, window_round_up(w, em_mul(e, em_mul(e, made, w->kk), num(w, w->bytes))));
 }
 
 /* ---- functions beside the kernel's ---- */
@@ -653,10 +667,7 @@ static void emit_tiles(window *w, LLVMValueRef rows) {
     s.x = part.x;
     window_decode(w, LLVMBuildUDiv(e->b, t.i, parts, ""), window_batch_dims(w), index);
     if (w->packs) {
-        LLVMValueRef row = num(w, 0);
-        for (int d = 0; d < w->n_batch; d++)
-            if (w->k->buffer[w->weights].stride[d] != 0) row = em_add(e, em_mul(e, row, e->size[d]), index[d]);
-        row = em_mul(e, row, e->size[w->dim_m]);
+        LLVMValueRef row = em_mul(e, window_weights_batch(w, index), e->size[w->dim_m]);
         s.weights = element(w, w->weight_base, em_mul(e, row, w->weight_pitch));
         s.first_sums = element(w, w->first_sums, row);
     } else s.weights = element(w, e->base[w->weights], window_offset_of(w, w->weights, index));

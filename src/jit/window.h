@@ -131,6 +131,10 @@ LLVMValueRef window_step_of(window *w, int buffer, int axis);
 int window_result(const window *w); /* the buffer of a result that is contiguous along columns; -1: none */
 LLVMValueRef window_offset_of(window *w, int buffer, LLVMValueRef *index); /* at a place of the dims before k */
 LLVMValueRef window_new_block(window *w); /* for what window_write_block tells FINISH and ROW */
+/* `each` of each batch that weights vary along; of those the number of this one. */
+LLVMValueRef window_all_weights(window *w, LLVMValueRef each);
+LLVMValueRef window_weights_batch(window *w, LLVMValueRef *index);
+LLVMValueRef window_round_up(window *w, LLVMValueRef bytes); /* to whole lines */
 /* The indices of those dims before m that are set in `dims`; what is left of the number is returned. */
 LLVMValueRef window_decode(window *w, LLVMValueRef number, uint32_t dims, LLVMValueRef *index);
 static inline uint32_t window_batch_dims(const window *w) { return (1u << w->n_batch) - 1; }

@@ -23,21 +23,10 @@ static LLVMValueRef behind(window *w, LLVMValueRef at, LLVMValueRef bytes) {
 static LLVMValueRef panels_made(window *w) { return window_divide_up(w, w->e->size[w->dim_m], num(w, w->mr)); }
 static LLVMValueRef steps_of(window *w) { return em_lshr(w->e, w->kk, 4); } /* a step has AMX_SIDE words */
 
-/* Of the batches that weights vary along, the number of this one. */
-static LLVMValueRef part_of_weights(window *w, LLVMValueRef *index) {
-    emit *e = w->e;
-    LLVMValueRef part = num(w, 0);
-    for (int d = 0; d < w->n_batch; d++)
-        if (w->k->buffer[w->weights].stride[d] != 0) part = em_add(e, em_mul(e, part, e->size[d]), index[d]);
-    return part;
-}
-
 void window_set_tiled(window *w) {
     emit *e = w->e;
-    LLVMValueRef panels = panels_made(w);
-    for (int d = 0; d < w->n_batch; d++)
-        if (w->k->buffer[w->weights].stride[d] != 0) panels = em_mul(e, panels, e->size[d]);
-    LLVMValueRef table_bytes = em_and(e, em_add(e, em_mul(e, steps_of(w), num(w, 8)), num(w, 63)), num(w, -64));
+    LLVMValueRef panels = window_all_weights(w, panels_made(w)),
+                 table_bytes = window_round_up(w, em_mul(e, steps_of(w), num(w, 8)));
     w->table = behind(w, e->scratch, num(w, IR_SLAB_HEAD));
     w->tile = behind(w, w->table, table_bytes);
     w->slab = behind(w, w->tile, num(w, 2 * SUMS_BYTES));
@@ -128,15 +117,6 @@ static void emit_weights(window *w) {
 /* ---- the tile ---- */
 enum { WEIGHTS_AT, OPERAND, PITCH, TABLE, STEPS, SUMS, COLUMNS, ROWS, IS_SLOW, PARAMETERS };
 
-static const char *product_name(const window *w) {
-    if (w->dot == IR_DOT_TILE_BF16) return "llvm.x86.tdpbf16ps";
-    if (w->dot == IR_DOT_TILE_F16) return "llvm.x86.tdpfp16ps";
-    const ir_kinst *mm = &w->k->inst[w->matmul];
-    const bool is_signed[2] = {ir_is_signed(w->k->inst[mm->in[0]].dtype), ir_is_signed(w->k->inst[mm->in[1]].dtype)};
-    return is_signed[0] ? (is_signed[1] ? "llvm.x86.tdpbssd" : "llvm.x86.tdpbsud")
-                        : (is_signed[1] ? "llvm.x86.tdpbusd" : "llvm.x86.tdpbuud");
-}
-
 static void multiply(window *w, const amx_product *p, LLVMValueRef is_slow) {
     emit *e = w->e;
     em_branch slow = {0};
@@ -168,7 +148,8 @@ static void emit_tile(window *w) {
     LLVMValueRef in[PARAMETERS], zero = num(w, 0), side = num(w, AMX_SIDE);
     const int64_t block = w->kb / ir_dots[w->dot].step;
     LLVMGetParams(e->fn, in);
-    amx_product p = {.name = product_name(w),
+    const ir_kinst *mm = &w->k->inst[w->matmul];
+    amx_product p = {.name = amx_product_name(w->dot, w->k->inst[mm->in[0]].dtype, w->k->inst[mm->in[1]].dtype),
                      .rows = in[ROWS],
                      .is_high = em_icmp(e, LLVMIntSGT, in[ROWS], side),
                      .is_wide = em_icmp(e, LLVMIntSGT, in[COLUMNS], side),
@@ -285,7 +266,7 @@ static void emit_parts(window *w, const window_slab *slab, LLVMValueRef rows) {
                  number = LLVMBuildUDiv(e->b, t.i, shares, "");
     const window_part part = window_part_of(w, LLVMBuildURem(e->b, number, parts, ""), rows);
     window_decode(w, LLVMBuildUDiv(e->b, number, parts, ""), window_batch_dims(w), index);
-    LLVMValueRef panel = em_mul(e, part_of_weights(w, index), panels_made(w));
+    LLVMValueRef panel = em_mul(e, window_weights_batch(w, index), panels_made(w));
     s.weights = element(w, w->weight_base, em_mul(e, em_mul(e, panel, mr), w->kk));
     s.first_sums = element(w, w->first_sums, panel);
     window_make_slab(w, index, window_outer_index(w, index), &part, rows);

@@ -47,9 +47,7 @@ void window_set_channels(window *w, LLVMValueRef scratch) {
     emit *e = w->e;
     w->result = result_to_ask_for(w);
     const int64_t bytes = (sums_columns(w) * w->nr * w->bytes + 63) / 64 * 64;
-    LLVMValueRef made = em_mul(e, vectors_of(w, e->size[w->dim_m]), num(w, w->v_lanes));
-    for (int d = 0; d < w->n_batch; d++)
-        if (w->k->buffer[w->weights].stride[d] != 0) made = em_mul(e, made, e->size[d]);
+    LLVMValueRef made = window_all_weights(w, em_mul(e, vectors_of(w, e->size[w->dim_m]), num(w, w->v_lanes)));
     w->tile = scratch;
     w->panel = em_gep(e, w->tile, e->t_i8, num(w, bytes));
     w->slab = em_gep(e, w->panel, e->t_i8, num(w, bytes));
@@ -500,10 +498,7 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
     s.m_end = em_min(e, m, em_add(e, s.m_begin, each));
     w->tile_row = y0;
     w->tile_channel = s.m_begin;
-    LLVMValueRef batch = zero;
-    for (int d = 0; d < w->n_batch; d++)
-        if (w->k->buffer[w->weights].stride[d] != 0) batch = em_add(e, em_mul(e, batch, e->size[d]), index[d]);
-    batch = em_mul(e, em_mul(e, batch, vectors), num(w, w->v_lanes));
+    LLVMValueRef batch = em_mul(e, em_mul(e, window_weights_batch(w, index), vectors), num(w, w->v_lanes));
     LLVMValueRef weights = element(w, w->weight_base, em_mul(e, batch, w->kk)),
                  first_sums = element(w, w->first_sums, batch), from = w->slab;
     LLVMValueRef z = window_outer_phase(w, window_outer_index(w, index), &s.phase);
