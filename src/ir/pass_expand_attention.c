@@ -130,12 +130,17 @@ static ir_id masked(const attention *x, ir_id s) {
     return keep ? select3(x, keep, s, number(x, -INFINITY)) : s;
 }
 
-static ir_id softmax(const attention *x, ir_id s) {
+/* May a row have no key? */
+static bool hides(const attention *x) { return x->a.mask >= 0 || x->a.is_causal || x->a.left >= 0 || x->a.right >= 0; }
+
+/* is_empty: of each row, is no key kept? */
+static ir_id softmax(const attention *x, ir_id s, ir_id *is_empty) {
     ir_node row = *ir_at(x->g, s);
     const uint32_t last = 1u << (row.rank - 1);
     row.dim[row.rank - 1] = ir_size_const(x->g->sizes, 1);
     const ir_id max = ir_expand_reduce(x->c, IR_OP_REDUCE_MAX, s, last, true, x->t, &row);
-    const ir_id about = select3(x, add2(x, IR_OP_EQ, max, number(x, -INFINITY)), number(x, 0), max);
+    *is_empty = add2(x, IR_OP_EQ, max, number(x, -INFINITY));
+    const ir_id about = select3(x, *is_empty, number(x, 0), max);
     const ir_id e = add1(x, IR_OP_EXP, add2(x, IR_OP_SUB, s, about));
     const ir_id sum = ir_expand_reduce(x->c, IR_OP_REDUCE_SUM, e, last, true, x->t, &row);
     return add2(x, IR_OP_DIV, e, add2(x, IR_OP_MAXIMUM, sum, number(x, 1)));
@@ -167,9 +172,10 @@ ir_id ir_expand_attention(const ir_expand *c, const ir_node *n) {
     ir_id s = product(&x, is_grouped ? with_heads(&x, n->in[0], h, rows) : n->in[0], n->in[1], true);
     if (s && is_grouped) s = with_heads(&x, s, hq, x.queries);
     if (!s || !(s = masked(&x, s))) return 0;
-    ir_id y = softmax(&x, s);
+    ir_id is_empty, y = softmax(&x, s, &is_empty);
     if (y && is_grouped) y = with_heads(&x, y, h, rows);
     if (y) y = product(&x, y, cast(&x, n->in[2], x.t), false);
     if (y && is_grouped) y = with_heads(&x, y, hq, x.queries);
+    if (y && hides(&x)) y = select3(&x, is_empty, number(&x, 0), y); /* values may be NaN */
     return y ? ir_expand_finish(c, cast(&x, y, n->dtype), n->in[0]) : 0;
 }

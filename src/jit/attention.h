@@ -127,8 +127,10 @@ LLVMValueRef attention_narrow(attention *a, LLVMValueRef bound);
  * them, for query 0. An i1 a lane. */
 LLVMValueRef attention_sees(attention *a, LLVMValueRef low, LLVMValueRef high, LLVMValueRef x, int chunk);
 void attention_emit_hidden(attention *a); /* attention_has_bounds */
-/* 1 / sum, of one or more lanes. A sum is 0 (no key: so are the results, or NaN) or about 1 or more. */
+/* 1 / sum, of one or more lanes. A sum is 0 (no key: so are the results, and this; or NaN) or about 1 or more. */
 LLVMValueRef attention_inverse(attention *a, LLVMValueRef sum, LLVMValueRef n_keys);
+/* x * by, of attention_inverse; 0 where that is 0, whatever x is (weights of 0 may have met values that are NaN). */
+LLVMValueRef attention_share(emit *e, ir_dtype t, LLVMValueRef x, LLVMValueRef by);
 /* The buffer that results go to as they are, with adjacent columns; -1: there is more to do. */
 int attention_plain_result(const attention *a);
 void attention_emit_rows(attention *a);

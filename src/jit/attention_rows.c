@@ -125,7 +125,7 @@ static void store_at(attention *a, LLVMValueRef m, LLVMValueRef n, LLVMValueRef 
     em_values v;
     em_values_init(&v, attention_load, &at);
     LLVMValueRef x = em_load_ptr(e, a->acc, attention_at(a, src, n), NULL, (unsigned)a->acc_bytes);
-    v.at[a->inst] = em_cast(e, em_fmul(e, x, em_splat(e, by)), a->acc, a->k->inst[a->inst].dtype);
+    v.at[a->inst] = em_cast(e, attention_share(e, a->acc, x, em_splat(e, by)), a->acc, a->k->inst[a->inst].dtype);
     for (int i = 0; i < a->k->n_insts; i++) {
         const ir_kinst *in = &a->k->inst[i];
         if (in->op == IR_K_STORE)
@@ -153,7 +153,12 @@ LLVMValueRef attention_inverse(attention *a, LLVMValueRef sum, LLVMValueRef n_ke
         LLVMValueRef has_none = em_icmp(e, LLVMIntEQ, n_keys, attention_num(a, 0));
         is_empty = em_and(e, is_empty, em_splat(e, has_none));
     }
-    return em_fdiv(e, one, em_select(e, is_empty, one, sum));
+    return em_select(e, is_empty, em_const(e, a->acc, 0), em_fdiv(e, one, sum));
+}
+
+LLVMValueRef attention_share(emit *e, ir_dtype t, LLVMValueRef x, LLVMValueRef by) {
+    LLVMValueRef zero = em_const(e, t, 0);
+    return em_select(e, em_fcmp(e, LLVMRealOEQ, by, zero), zero, em_fmul(e, x, by));
 }
 
 /* (args, batch, row, count, src, src_row, sums): rows of unfinished results, each divided by its sum, become results

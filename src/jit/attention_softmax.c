@@ -293,7 +293,7 @@ static void emit_divide(attention *a) {
     LLVMValueRef row = em_mul(e, l.i, attention_num(a, a->nr));
     for (int c = 0; c < chunks; c++) {
         LLVMValueRef at = em_add(e, row, attention_num(a, c * a->lanes));
-        attention_put(a, em_fmul(e, attention_get(a, in[0], at), by[c]), in[0], at);
+        attention_put(a, attention_share(e, a->acc, attention_get(a, in[0], at), by[c]), in[0], at);
     }
     em_end(e, &l);
     LLVMBuildRetVoid(e->b);

@@ -52,7 +52,7 @@ LLVMValueRef flash_inverse(flash *f, LLVMValueRef sum) {
     LLVMValueRef is_empty = em_fcmp(e, LLVMRealOEQ, sum, zero(f)), one = em_const(e, a->acc, 1);
     if (a->k->inst[a->inst].variant & IR_ATTENTION_NAN)
         is_empty = em_and(e, is_empty, em_icmp(e, LLVMIntEQ, a->n_keys, num(f, 0)));
-    return em_fdiv(e, one, em_select(e, is_empty, one, sum));
+    return em_select(e, is_empty, zero(f), em_fdiv(e, one, sum));
 }
 
 LLVMValueRef flash_scratch_row(flash *f, LLVMValueRef part, LLVMValueRef batches, LLVMValueRef batch, LLVMValueRef m) {
@@ -91,7 +91,7 @@ static void finish_by_shared(flash *f, const place *p, LLVMValueRef is_alone) {
         LLVMValueRef by = em_select(e, is_alone, flash_inverse(f, f->sum[i]), one);
         for (int c = 0; c < of_row; c++) {
             const int at = i * f->row_step * f->width + flash_column(f, c);
-            flash_store(f, em_fmul(e, f->result[i * of_row + c], by), flash_at(f, to, num(f, at)));
+            flash_store(f, attention_share(e, f->a.acc, f->result[i * of_row + c], by), flash_at(f, to, num(f, at)));
         }
     }
     gpu_barrier(e);
@@ -156,8 +156,10 @@ static void store_pairs(flash *f, int buffer) {
         LLVMValueRef to = result_at(f, buffer, m, n), left = em_sub(e, f->a.n_values, n);
         for (int c = 0; c < of_row; c += 2) {
             const int column = flash_column(f, c);
-            LLVMValueRef *v = f->result + i * of_row + c,
-                         pair = flash_pair(f, t, em_fmul(e, v[0], by), em_fmul(e, v[1], by));
+            LLVMValueRef v[2];
+            for (int half = 0; half < 2; half++)
+                v[half] = attention_share(e, f->a.acc, f->result[i * of_row + c + half], by);
+            LLVMValueRef pair = flash_pair(f, t, v[0], v[1]);
             em_branch inside = em_if(e, em_icmp(e, LLVMIntSLT, num(f, column), left));
             LLVMSetAlignment(LLVMBuildStore(e->b, pair, em_gep(e, to, e->t_i16, num(f, column))), 4);
             em_endif(e, &inside);
@@ -314,7 +316,7 @@ static void emit_merge(flash *f) {
     em_loop_next(e, result, more[1]);
     em_end(e, &p);
     gpu_keep_loop(e, &p);
-    flash_store_result(f, m, n, em_fmul(e, result, flash_inverse(f, sum)));
+    flash_store_result(f, m, n, attention_share(e, f->a.acc, result, flash_inverse(f, sum)));
     em_end(e, &l);
 }
 

@@ -264,14 +264,16 @@ static void share_results(few *g, LLVMValueRef is_alone) {
         LLVMValueRef row = em_add(e, g->lane_row, em_i32(e, 8 * r));
         const top all = join_tops(g, row);
         LLVMValueRef by = flash_power(&g->w, em_fsub(e, largest[r], all.about));
-        by = em_select(e, is_alone, em_fmul(e, by, flash_inverse(f, all.sum)), by);
+        LLVMValueRef inverse = flash_inverse(f, all.sum);
+        LLVMValueRef has_none = em_and(e, is_alone, em_fcmp(e, LLVMRealOEQ, inverse, em_const(e, f->a.acc, 0)));
+        by = em_select(e, is_alone, em_fmul(e, by, inverse), by);
         LLVMValueRef line = em_add(e, em_mul(e, g->warp, em_i32(e, ROWS)), row);
         line = em_add(e, em_mul(e, line, em_i32(e, line_of(g))), em_shl(e, g->lane_x, 4));
         LLVMValueRef to = flash_at(f, f->shared, wide(g, line));
         for (int i = 0; i < g->pieces * 8 * 2; i++) { /* column 16 * x + t of half 0, 8 more of half 1 */
             const int tile = i / 2, half = i % 2, column = tile / 8 * PIECE + tile % 8 + 8 * half;
             LLVMValueRef v = em_fmul(e, g->result[tile][2 * r + half], by);
-            flash_store(f, v, flash_at(f, to, num(g, column)));
+            flash_store(f, em_select(e, has_none, em_const(e, f->a.acc, 0), v), flash_at(f, to, num(g, column)));
         }
     }
     gpu_barrier(e);

@@ -93,6 +93,13 @@ static void score(const attention *x, const int64_t *at, int64_t i, double u) {
     }
 }
 
+/* Is no key of the row kept? Its results are 0, whatever the values are. */
+static bool is_empty(const attention *x) {
+    for (int64_t j = 0; j < x->keys; j++)
+        if (x->s[j] != -INFINITY) return false;
+    return x->c->n->index != IR_ATTENTION_EMPTY_IS_NAN;
+}
+
 /* Scores to softmax; without a key all are 0. Returns the largest bound, to which the difference of two scores adds. */
 static long double weigh(const attention *x, double u) {
     long double most = -INFINITY, sum = 0, error = 0;
@@ -148,10 +155,11 @@ fusor_status ref_attention(const ref_call *c) {
         const int64_t first = matrix_of(&x, V, at);
         for (int64_t i = 0; i < x.queries; i++) {
             score(&x, at, i, 0);
+            const bool has_key = !is_empty(&x);
             (void)weigh(&x, 0);
             for (int64_t v = 0; v < x.values; v++, o++) {
                 long double y = 0;
-                for (int64_t j = 0; j < x.keys; j++) /* hidden values may be anything */
+                for (int64_t j = 0; has_key && j < x.keys; j++) /* hidden values may be anything */
                     if (is_in_reach(&x, i, j) || isnan(x.s[j])) y += x.s[j] * get(&c->in[V], first + j * x.values + v);
                 ref_put_real(c->out, o, y);
             }

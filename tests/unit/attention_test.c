@@ -314,3 +314,61 @@ Test(attention, hidden_values_may_be_anything) {
         fusor_context_free(ctx);
     }
 }
+
+/* A query whose mask keeps no key gives 0, whatever the values are that weights of 0 met: few queries and many, a mask of
+ * bool and one that is added, in one kernel and in two products (axes more than it has). */
+static void mask_all(fusor_context *ctx, const char *form, const char *type, int n_q) {
+    enum { T = 70, E = 20, BATCHES = 6 };
+    char text[600];
+    bool *keep = calloc((size_t)n_q * T, sizeof *keep);
+    float *q = calloc((size_t)n_q * BATCHES, sizeof *q), *k = calloc(T * BATCHES, sizeof *k),
+          *v = calloc(T * BATCHES * E, sizeof *v), *y = calloc((size_t)n_q * E * BATCHES, sizeof *y);
+    fusor_executable *exe = NULL;
+    cr_assert(keep && q && k && v && y);
+    snprintf(
+        text, sizeof text,
+        "func @f(%%q: f32[2, 3, S, 1], %%k: f32[2, 3, %d, 1], %%v: f32[2, 3, %d, %d], %%m: bool[S, %d]) -> f32[2, 3, "
+        "S, %d] { %%a = cast(%%q, %s) %%b = cast(%%k, %s) %%c = cast(%%v, %s) %s %%r = cast(%%y, f32) return %%r }",
+        T, T, E, T, E, type, type, type, form);
+    for (int i = 0; i < n_q; i++)
+        for (int j = 0; j < T; j++) keep[i * T + j] = i % 3 != 1;
+    for (int i = 0; i < T * BATCHES * E; i++) v[i] = i % 7 == 0 ? NAN : i % 7 == 1 ? INFINITY : 1;
+    fusor_buffer in[4] = {{.data = q, .dtype = FUSOR_F32, .rank = 4, .shape = {2, 3, n_q, 1}},
+                          {.data = k, .dtype = FUSOR_F32, .rank = 4, .shape = {2, 3, T, 1}},
+                          {.data = v, .dtype = FUSOR_F32, .rank = 4, .shape = {2, 3, T, E}},
+                          {.data = keep, .dtype = FUSOR_BOOL, .rank = 2, .shape = {n_q, T}}};
+    fusor_buffer out = {.data = y, .dtype = FUSOR_F32, .rank = 4, .shape = {2, 3, n_q, E}};
+    cr_assert(fusor_compile_text(ctx, text, NULL, &exe) == FUSOR_OK, "%s", fusor_error_message(ctx));
+    cr_assert(fusor_executable_call(exe, 4, in, 1, &out) == FUSOR_OK, "%s", fusor_error_message(ctx));
+    for (int i = 0; i < n_q * BATCHES * E; i++) {
+        const int row = i / E % n_q;
+        if (row % 3 == 1) cr_expect_eq(y[i], 0, "%s, %d queries: row %d: %g", text, n_q, row, y[i]);
+        else cr_expect(!isfinite(y[i]), "%s, %d queries: row %d: %g", text, n_q, row, y[i]);
+    }
+    fusor_executable_free(exe);
+    free(keep), free(q), free(k), free(v), free(y);
+}
+
+Test(attention, rows_without_a_key_are_zero_whatever_the_values) {
+    static const char *const forms[] = {
+        "%y = attention(%a, %b, %c, %m)",
+        "%n = select(%m, 0.0, -inf, dtype=f32) %y = attention(%a, %b, %c, %n)",
+        "%s = attention(%a, %b, %c, %m) %y = neg(%s)",
+        "%d = reshape(%a, shape=[2, 3, 1, 1, 1, 1, S, 1]) %e = reshape(%b, shape=[2, 3, 1, 1, 1, 1, 70, 1]) "
+        "%f = reshape(%c, shape=[2, 3, 1, 1, 1, 1, 70, 20]) %s = attention(%d, %e, %f, %m) "
+        "%y = reshape(%s, shape=[2, 3, S, 20])",
+    };
+    for (int level = -1; level <= (int)rt_host_level(); level++) {
+        fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
+        if (level < 0) o.device = "reference";
+        else o.target = ir_levels[level].name;
+        fusor_context *ctx = fusor_context_new(&o);
+        cr_assert(ctx);
+        for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+            for (int n_q = 1; n_q <= 80; n_q += 79) {
+                mask_all(ctx, forms[i], i == 1 ? "f32" : "bf16", n_q + 1);
+                mask_all(ctx, forms[i], "f32", n_q);
+            }
+        fusor_context_free(ctx);
+    }
+}
