@@ -134,9 +134,11 @@ static const char *form_of(const ir_kernel *k) {
         return ir_kernel_is_column(k) ? "columns: vectors of adjacent columns run along the axis"
                                       : "lines: blocks of a line, with the totals before them";
     case IR_KERNEL_WINDOW:
-        if (ir_window_is_tiled(k))
-            return k->band_rows ? "tile registers (AMX): channels by columns; rows go by scratch to what reads them"
-                                : "tile registers (AMX): channels by columns, no copy of the windows";
+        if (ir_window_is_tiled(k)) {
+            if (k->band_rows) return "tile registers (AMX): channels by columns; rows go by scratch to what reads them";
+            if (k->n_folded) return "tile registers (AMX): channels by columns; places along the last axes fill words";
+            return "tile registers (AMX): channels by columns, no copy of the windows";
+        }
         if (k->band_rows)
             return k->is_by_channel
                        ? "tiles: columns by vectors of channels, weights packed; rows go by scratch to what reads them"

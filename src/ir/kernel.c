@@ -286,6 +286,7 @@ void ir_kernel_print(fu_str *o, const ir_kernel *k) {
     if (k->is_by_channel) fu_str_add(o, k->has_whole_channels ? "form channels whole\n" : "form channels\n");
     if (k->has_last) fu_str_add(o, "form last\n");
     if (k->has_lower) fu_str_add(o, "form lower\n");
+    if (k->n_folded) fu_str_addf(o, "form folded %d\n", k->n_folded);
     for (int i = 0; i < k->n_axes; i++) {
         const ir_kaxis *a = &k->axis[i];
         fu_str_addf(o, "axis %d %d %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %%%d", a->dim, a->place, a->stride,
@@ -458,6 +459,8 @@ static fusor_status read_line(reader *r, char *line, ir_kernel *k) {
     if (strcmp(line, "form last") == 0) return k->has_last = true, FUSOR_OK;
     if (strcmp(line, "form lower") == 0) return k->has_lower = true, FUSOR_OK;
     if (strcmp(line, "form each") == 0) return k->is_each = true, FUSOR_OK;
+    if (sscanf(line, "form folded %1[0-9]%n", digits, &used) == 1 && !line[used])
+        return k->n_folded = atoi(digits), FUSOR_OK;
     if (sscanf(line, "form tile %2[0-9]%n", digits, &used) == 1 && !line[used])
         return k->only_tile = atoi(digits) + 1, FUSOR_OK;
     if (sscanf(line, "band %" SCNd64, &k->band_rows) == 1) return FUSOR_OK;

@@ -169,6 +169,7 @@ typedef struct ir_kernel {
     bool has_whole_channels; /* of that: m, in whole vectors, is a multiple of nr */
     bool has_last;           /* of that: the operand's channels lie last, and are a multiple of a vector */
     bool has_lower;          /* of that: where registers are many, rows are cut into tiles of mr and mr - 1 columns */
+    int n_folded;            /* of the TILE_ form: axes, from the last on, whose places count as channels */
     int n_axes;              /* window: outer to inner; 0: they are not told */
     ir_kaxis axis[IR_KERNEL_MAX_AXES];
     ir_kslide slide;
@@ -347,11 +348,12 @@ bool ir_kernel_has_slab(
  * (plan_window.c), and operands may be f32 that were converted from such halves by another kernel. */
 ir_dot ir_kernel_window_dot(const ir_kernel *k);
 /* TILE_ form (jit/window_amx.c): tiles of 32 channels x 32 columns. K is places, then channels, filled up with zeros to
- * whole steps. Weights are packed as [parts][panels of 32 channels][steps][32][64 bytes], and of heads (ir_dot_info) one
+ * whole steps; of folded axes (n_folded) the places are channels, within each. Weights are packed as [parts][panels of 32 channels][steps][32][64 bytes], and of heads (ir_dot_info) one
  * word a panel is behind them; the slab has a plane for each word of channels, an odd number of lines, and the tile reads
  * a line of all rows, with what lies between them: up to 31 columns behind the last one may be touched. Scratch: offsets
- * of steps (i64), two tiles of sums, the slab. */
+ * of steps (i64), three tiles of sums (two in turn, and of a later K block), the slab. */
 bool ir_window_is_tiled(const ir_kernel *k);
+int64_t ir_window_folded(const ir_kernel *k, const int64_t *size); /* places of its folded axes */
 enum { IR_SLAB_HEAD = 64 }; /* bytes at the begin of its scratch, behind the band if there is one */
 bool ir_kernel_window_packs(const ir_kernel *k);
 /* Is what is behind the sums (of a head, without what is behind the band) worth to be many times in the code, so that

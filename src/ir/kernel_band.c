@@ -62,7 +62,7 @@ void ir_kernel_tail(const ir_kernel *k, ir_kernel *out, int from[IR_KERNEL_MAX_D
     out->kind = IR_KERNEL_MAP;
     out->features = 0;
     out->is_by_channel = out->has_whole_channels = out->has_last = out->has_lower = false;
-    out->n_axes = 0;
+    out->n_axes = out->n_folded = 0;
     out->band_rows = 0;
     memset(&out->tile, 0, sizeof out->tile);
     out->n_dims = m + 1 + TAIL_DIMS;

@@ -27,6 +27,8 @@ fusor_status ir_verify_axes(const ir_kernel *k, fu_error *e) {
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a depthwise kernel needs axes, and no dim k but its few places");
     if (k->is_by_channel && !ir_kernel_has_slab(k))
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a kernel by channels is a window kernel with axes, on a CPU");
+    if (k->n_folded && !(ir_kernel_has_slab(k) && ir_window_is_tiled(k)))
+        return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a kernel whose places are channels multiplies in tile registers");
     if (k->has_last && (!k->is_by_channel || k->n_axes > 2 || ir_kernel_is_transposed_window(k) ||
                         ir_kernel_window_dot(k) || ir_kernel_window_channels(k) < 0 ||
                         ir_kernel_window_operand(k, 1)->dtype != ir_kernel_contract_acc(k)))

@@ -50,6 +50,18 @@ ir_dot ir_kernel_window_dot(const ir_kernel *k) {
 
 bool ir_window_is_tiled(const ir_kernel *k) { return ir_dot_is_tile(ir_kernel_window_dot(k)); }
 
+static bool is_folded(const ir_kernel *k, int axis) { return axis >= k->n_axes - k->n_folded; }
+static int64_t places_along(const ir_kernel *k, int axis, const int64_t *size) {
+    return k->axis[axis].place < 0 ? 1 : size[k->axis[axis].place];
+}
+
+int64_t ir_window_folded(const ir_kernel *k, const int64_t *size) {
+    int64_t places = 1;
+    for (int i = 0; i < k->n_axes; i++)
+        if (is_folded(k, i)) places *= places_along(k, i, size);
+    return places;
+}
+
 bool ir_kernel_window_packs(const ir_kernel *k) {
     return ir_kernel_has_slab(k) &&
            (k->is_by_channel || ir_kernel_is_transposed_window(k) ||
@@ -151,7 +163,7 @@ int64_t ir_window_size(const ir_kernel *k, int d, int64_t size) {
 ir_slab_axis ir_kernel_slab_axis(const ir_kernel *k, int axis, const int64_t *size, int64_t count) {
     const ir_kaxis *a = &k->axis[axis];
     if (a->up) return (ir_slab_axis){1, count + ir_kernel_phases(k, k->n_axes - 1 - axis).reach, false};
-    const int64_t places = a->place < 0 ? 1 : size[a->place], reach = (places - 1) * a->dilation;
+    const int64_t places = is_folded(k, axis) ? 1 : places_along(k, axis, size), reach = (places - 1) * a->dilation;
     if (k->is_by_channel) return (ir_slab_axis){1, (count - 1) * a->stride + reach + 1, false};
     const int64_t more = reach / a->stride;
     const bool is_by_place = places < a->stride || places * count < count + more;
@@ -162,11 +174,11 @@ int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t ro
     enum { LINE_BYTES = 64 };
     const int64_t bytes = ir_dtypes[matmul(k)->dtype].bytes;
     const int channels = ir_kernel_window_channels(k), last = k->n_axes - 1;
-    int64_t n = planes_of(k, channels < 0 ? 1 : size[channels]), plane = 1;
+    int64_t n = planes_of(k, (channels < 0 ? 1 : size[channels]) * ir_window_folded(k, size)), plane = 1;
     for (int i = 0; i <= last; i++) {
         const ir_kaxis *a = &k->axis[i];
         if (i < last - 1) {
-            n *= a->up ? ir_kernel_phases(k, 2).reach + 1 : a->place < 0 ? 1 : size[a->place];
+            n *= a->up ? ir_kernel_phases(k, 2).reach + 1 : is_folded(k, i) ? 1 : places_along(k, i, size);
             continue;
         }
         const ir_slab_axis part = ir_kernel_slab_axis(k, i, size, i == last ? columns : rows);
@@ -228,8 +240,9 @@ static fusor_status verify_axes(const ir_kernel *k, const ir_kinst *mm, int n, f
 
 static fusor_status verify_tiled(const ir_kernel *k, const ir_kinst *mm, fu_error *e) {
     const ir_dot dot = ir_kernel_window_dot(k);
-    bool fits = !ir_kernel_is_transposed_window(k) && !k->is_by_channel && ir_kernel_window_channels(k) >= 0 &&
-                k->tile.mr == IR_TILE_SIDE && k->tile.nr == IR_TILE_SIDE && k->tile.kb % ir_dots[dot].step == 0;
+    bool fits = !ir_kernel_is_transposed_window(k) && !k->is_by_channel &&
+                (k->n_folded || ir_kernel_window_channels(k) >= 0) && k->tile.mr == IR_TILE_SIDE &&
+                k->tile.nr == IR_TILE_SIDE && k->tile.kb % ir_dots[dot].step == 0 && k->n_folded <= k->n_axes;
     for (int i = 0; i < 2; i++) {
         const ir_dtype type = ir_kernel_window_operand(k, i)->dtype;
         fits &= dot == IR_DOT_TILE_I8
@@ -380,7 +393,7 @@ static void launch_tiled(const ir_kernel *k, const int64_t *size, const int64_t 
                   m = ir_ceil_div(size[ir_kernel_dim(k, 'm')], IR_TILE_SIDE), panels = tiles ? parts * m : 0,
                   share = tune[IR_TUNE_WINDOW_SHARE] < 1 ? m : ir_ceil_div(tune[IR_TUNE_WINDOW_SHARE], IR_TILE_SIDE);
     out->scratch_bytes = IR_SLAB_HEAD + ir_round_up(kk / STEP_WORDS * 8, 64) +
-                         2 * (int64_t)k->tile.mr * k->tile.nr * 4 +
+                         3 * (int64_t)k->tile.mr * k->tile.nr * 4 +
                          ir_kernel_slab_bytes(k, size, made, ir_window_tile_columns(k, size, tune)) +
                          ir_band_bytes(k, size, made, m * IR_TILE_SIDE);
     out->n_phases = 2;
@@ -399,6 +412,8 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
     const ir_dot dot = ir_kernel_window_dot(k);
     const bool has_pairs = dot == IR_DOT_BF16;
     const int channels = dot && !has_pairs ? ir_kernel_window_channels(k) : -1;
+    const int64_t folded = ir_window_folded(k, size);
+    int64_t taken = 1;
     bool is_empty = false;
     for (int d = 0; d < k->n_dims; d++) {
         switch (k->dim[d].role) {
@@ -407,11 +422,12 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
             if (k->buffer[ir_kernel_window_operand(k, 0)->index].stride[d] != 0) parts *= size[d];
             break;
         case 'y': y = ir_window_size(k, d, ir_band_rows_made(k, size)); break;
-        case 'k': kk *= d == channels ? ir_dot_words(dot, size[d]) : size[d]; break;
+        case 'k': *(d == channels ? &taken : &kk) *= size[d]; break;
         default: is_empty |= size[d] == 0;
         }
     }
     if (has_pairs) kk = ir_ceil_div(kk, 2);
+    else if (dot && folded > 0) kk = kk / folded * ir_dot_words(dot, taken * folded);
     const int dim_n = ir_kernel_dim(k, 'n');
     const int64_t n = ir_window_size(k, dim_n, size[dim_n]), columns = ir_window_tile_columns(k, size, tune),
                   tiles = is_empty ? 0 : batches * ir_ceil_div(y, rows) * ir_ceil_div(n, columns);

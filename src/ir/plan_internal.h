@@ -173,6 +173,7 @@ bool plan_index_is_certain(const planner *p, const ir_node *n);
 typedef struct plan_window_form {
     bool has_axes, is_by_channel, has_pairs; /* the form by channel has axes, as have words of bf16 */
     ir_features tiles;                       /* TILE_ form (ir_window_is_tiled): those that it uses; else 0 */
+    int n_folded;                            /* of that: axes whose places count as channels */
     ir_tile tile;                            /* by channel */
     ir_id x, w, pad, cast[2];                /* 0: none */
     ir_id last; /* the transpose by which x, whose channels lie last, is read; 0: x is read as it is */

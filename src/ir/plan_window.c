@@ -6,6 +6,7 @@
 #include "ir/arith.h"
 #include "ir/plan_builder.h"
 #include "ir/window.h"
+#include <math.h>
 
 /* Dims of the space behind those of the result. */
 static int dim_c(const ir_node *n) { return n->rank; }
@@ -296,17 +297,53 @@ static ir_dtype type_multiplied(const ir_graph *g, ir_id id) {
     return is_conversion(g, x) ? ir_at(g, x->in[0])->dtype : x->dtype;
 }
 
-/* The features of a TILE_ form, where the products of a step are of channels enough; else none. */
-static ir_features tile_features(const planner *p, const ir_node *n) {
-    enum { FEWEST_MADE = 16, LEAST_OF_STEP = 2 };
+/* Cycles that a TILE_ form takes for 16 columns of all channels where the places of the last n_folded axes are channels:
+ * a product of tiles of each step and 16 channels takes 16; to a vector of words in the slab comes each of its elements in
+ * turn, or zeros; sums go through memory. INFINITY: not known, or far too many words. */
+static double tile_cycles(const ir_graph *g, const ir_node *n, ir_dot dot, int64_t taken, int n_folded) {
+    enum { OF_ELEMENT = 4, OF_ZEROS = 2, OF_SUMS = 2, MOST = 1 << 12 };
+    const ir_node *w = ir_at(g, n->in[1]);
+    const int step = ir_dots[dot].step, group = ir_dots[dot].group;
+    const double made = (double)channels_made(g, n);
+    int64_t along, channels = taken;
+    double places = 1, parts = 1;
+    for (unsigned i = n->rank - (unsigned)IR_SPATIAL_AT; i-- > 0;) {
+        if (!ir_size_is_const(g->sizes, w->dim[IR_SPATIAL_AT + i], &along)) return INFINITY;
+        if (n_folded-- > 0) {
+            if (along > MOST || (channels *= along) > MOST) return INFINITY;
+            continue;
+        }
+        const int64_t stride = stride_along(g, n, i);
+        places *= (double)along;
+        parts *= (double)(along < stride ? along : stride);
+    }
+    const double steps = (double)ir_ceil_div(channels, step), words = (double)ir_ceil_div(channels, group);
+    const double zeros = steps * step / group - words;
+    return steps * places * made + parts * (words * group * OF_ELEMENT + zeros * OF_ZEROS) + OF_SUMS * made;
+}
+
+/* The features of a TILE_ form, where it is quicker than two products a cycle of vectors; else none. n_folded: axes, from
+ * the last on, whose places are best taken for channels: so few channels fill steps, but each of such places is another
+ * word of the slab. */
+static ir_features tile_features(const planner *p, const ir_node *n, int *n_folded) {
+    enum { FEWEST_MADE = 16 };
+    const ir_graph *g = p->g;
     const ir_target target = {p->options->level, p->options->features};
-    const ir_dtype w = type_multiplied(p->g, n->in[1]), x = type_multiplied(p->g, n->in[0]);
-    const ir_dot dot = ir_contract_dot(target, w, x, n->dtype);
+    const ir_dtype w = type_multiplied(g, n->in[1]), x = type_multiplied(g, n->in[0]);
+    const ir_dot dot = ir_contract_dot(target, w, x, n->dtype), other = ir_window_dot(target, w, x, n->dtype);
     int64_t taken;
-    if (!ir_dot_is_tile(dot) || dot == IR_DOT_TILE_CUT || is_transposed(n) || !places_of(p->g, n) ||
-        !ir_size_is_const(p->g->sizes, taken_of(p->g, n), &taken) || taken * LEAST_OF_STEP < ir_dots[dot].step ||
-        channels_made(p->g, n) < FEWEST_MADE)
+    if (!ir_dot_is_tile(dot) || dot == IR_DOT_TILE_CUT || is_transposed(n) || products_of(g, n) < 1 ||
+        !ir_size_is_const(g->sizes, taken_of(g, n), &taken) || channels_made(g, n) < FEWEST_MADE)
         return 0;
+    const int64_t words = ir_is_float(n->dtype) ? taken : ir_dot_words(other, taken);
+    double best = (double)words * (double)places_of(g, n) * (double)channels_made(g, n) / 2;
+    int folded = -1;
+    for (int f = 0; f <= n->rank - IR_SPATIAL_AT; f++) {
+        const double cycles = tile_cycles(g, n, dot, taken, f);
+        if (cycles < best) best = cycles, folded = f;
+    }
+    if (folded < 0) return 0;
+    *n_folded = folded;
     return ir_contract_features(target, w, x, n->dtype);
 }
 
@@ -387,7 +424,7 @@ plan_window_form plan_window_form_of(const planner *p, const ir_node *n) {
         return (plan_window_form){.x = plan_window_operand(p, n, 0), .w = plan_window_operand(p, n, 1)};
     if (ir_conv_is_depthwise(p->g, n)) return plain;
     plan_window_form f = taken_in(p, n);
-    f.tiles = tile_features(p, n);
+    f.tiles = tile_features(p, n, &f.n_folded);
     if (f.tiles) {
         if (f.last) f.x = f.last, f.last = 0;
         f.has_axes = true;
@@ -456,6 +493,7 @@ void plan_window_tile(builder *b, const ir_node *n, bool is_direct) {
     }
     if (f.tiles) {
         b->k->features = f.tiles;
+        b->k->n_folded = f.n_folded;
         b->k->tile = (ir_tile){IR_TILE_SIDE, IR_TILE_SIDE, IR_WINDOW_TILED_BLOCK};
         return;
     }

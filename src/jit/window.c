@@ -76,11 +76,15 @@ static void set_values(window *w) {
         columns = em_select(e, em_icmp(e, LLVMIntSGT, columns, num(w, 0)), em_min(e, columns, n), n);
         w->columns = em_max(e, columns, num(w, 1));
     }
-    w->places = num(w, 1);
+    w->places = w->folded = num(w, 1);
     for (int d = w->dim_n + 1; d < w->k->n_dims; d++)
         if (d != w->channels) w->places = em_mul(e, w->places, e->size[d]);
     w->taken = w->channels >= 0 ? e->size[w->channels] : num(w, 1);
-    w->elements = w->kk = em_mul(e, w->has_pairs ? w->taken : window_channel_words(w), w->places);
+    for (int i = 0; i < w->k->n_axes; i++) {
+        const ir_kaxis *a = window_axis(w, i);
+        if (window_is_folded(w, i) && a->place >= 0) w->folded = em_mul(e, w->folded, e->size[a->place]);
+    }
+    w->elements = w->kk = em_mul(e, w->has_pairs ? w->taken : window_channel_words(w), window_unfolded(w));
     if (w->has_pairs) w->kk = LLVMBuildLShr(e->b, em_add(e, w->kk, num(w, 1)), num(w, 1), "");
     w->sums_pitch = w->nr * w->turns;
     w->pitch = e->stride[w->operand][w->dim_y];
@@ -216,7 +220,27 @@ typedef struct finish_line {
     const LLVMValueRef *off;
     LLVMValueRef *index, first, sums;
     int dim;
+    LLVMValueRef same[IR_KERNEL_MAX_INSTS]; /* loads that are one element for all of them, in w->lanes lanes; else NULL */
 } finish_line;
+
+static window_point point_of(window *w, const finish_line *f, const LLVMValueRef *off, LLVMValueRef mask) {
+    return (window_point){w, (LLVMValueRef *)off, f->index, w->e->lanes > 1 ? f->dim : -1, mask};
+}
+
+/* Loaded once for a row: what is stored there might lie anywhere, for all that LLVM knows. */
+static void load_same(window *w, finish_line *f) {
+    emit *e = w->e;
+    e->lanes = w->lanes;
+    window_point at = point_of(w, f, f->off, NULL);
+    em_values v;
+    em_values_init(&v, window_load, &at);
+    for (int i = 0; i < w->k->n_insts; i++) {
+        const ir_kinst *in = &w->k->inst[i];
+        const bool is_operand = in->op == IR_K_LOAD && (in->index == w->weights || in->index == w->operand);
+        if (in->op != IR_K_LOAD || is_operand || in->variant || w->k->buffer[in->index].stride[f->dim] != 0) continue;
+        f->same[i] = em_value(e, &v, i);
+    }
+}
 
 /* Evaluates and stores those from place `column` on, e->lanes of them. */
 static void finish_at(window *w, const finish_line *f, LLVMValueRef column, LLVMValueRef mask) {
@@ -224,9 +248,10 @@ static void finish_at(window *w, const finish_line *f, LLVMValueRef column, LLVM
     LLVMValueRef off[IR_KERNEL_MAX_BUFFERS], before = f->index[f->dim];
     window_move_offsets(w, f->off, column, f->dim, off);
     f->index[f->dim] = em_add(e, f->first, column);
-    window_point at = {w, off, f->index, e->lanes > 1 ? f->dim : -1, mask};
+    window_point at = point_of(w, f, off, mask);
     em_values v;
     em_values_init(&v, window_load, &at);
+    for (int i = 0; i < w->k->n_insts && e->lanes == w->lanes; i++) v.at[i] = f->same[i];
     v.at[w->matmul] = em_load_ptr(e, w->acc, element(w, f->sums, column), NULL, (unsigned)w->bytes);
     for (int i = 0; i < w->k->n_insts; i++) {
         const ir_kinst *in = &w->k->inst[i];
@@ -301,7 +326,8 @@ static void window_emit_finish(window *w) {
     em_loop lr = em_for(e, zero, last ? in[6] : in[7], num(w, 1));
     window_move_offsets(w, off, lr.i, outer, row_off);
     index[outer] = em_add(e, base[last], lr.i);
-    const finish_line f = {row_off, index, base[!last], element(w, in[1], em_mul(e, lr.i, apart)), inner};
+    finish_line f = {row_off, index, base[!last], element(w, in[1], em_mul(e, lr.i, apart)), inner, {0}};
+    load_same(w, &f);
     if (e->level->has_mask) {
         LLVMValueRef whole = em_and(e, count, num(w, -w->lanes));
         finish_vectors(w, &f, zero, whole, w->lanes, NULL);

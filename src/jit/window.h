@@ -47,7 +47,8 @@ typedef struct window {
     bool has_pairs, is_slow; /* window_pairs.c; is_slow: by fma */
     ir_window_pairs pairs;
     LLVMValueRef elements;                              /* of K, of which kk counts words */
-    LLVMValueRef taken, places;                         /* channels of the operand; places of one of them */
+    LLVMValueRef taken, places, folded;                 /* channels of the operand; places of one of them, and those of
+                                                         * folded axes (1: there are none) */
     LLVMValueRef pitch;                                 /* of the operand from row to row */
     LLVMValueRef weight_base, weight_pitch, first_sums; /* first_sums: what `adds` takes off, or `leaves_out` checks */
     int tile_rows;                                      /* ir_window_tile_rows */
@@ -96,13 +97,20 @@ static inline int64_t window_places(const window *w, int number) { return ir_win
 static inline LLVMValueRef axis_size(const window *w, const ir_kaxis *a) {
     return w->e->scalar[w->k->inst[a->size].index];
 }
+/* Do the places of axis `number` from the last on count as channels? */
+static inline bool window_is_folded(const window *w, int number) { return number < w->k->n_folded; }
+static inline LLVMValueRef window_unfolded(const window *w) { /* places of the axes that are not */
+    return w->k->n_folded ? LLVMBuildUDiv(w->e->b, w->places, w->folded, "") : w->places;
+}
 /* Is the least exponent kept of what is multiplied, as subnormals are not for the instruction? */
 static inline bool window_has_exponents(const window *w) { return ir_dots[w->dot].heads[0] != 0; }
-/* Channels of the operand, or words of them, filled up to whole steps of the dot; not of pairs. */
+/* Channels of the operand (and of each the places of folded axes), or words of them, filled up to whole steps of the dot;
+ * not of pairs. */
 static inline LLVMValueRef window_channel_words(const window *w) {
     if (w->group == 1) return w->taken;
     const int step = ir_dots[w->dot].step;
-    LLVMValueRef more = em_add(w->e, w->taken, em_i64s(w->e, step - 1)), each = em_i64s(w->e, step / w->group);
+    LLVMValueRef more = em_add(w->e, em_mul(w->e, w->taken, w->folded), em_i64s(w->e, step - 1)),
+                 each = em_i64s(w->e, step / w->group);
     return em_mul(w->e, LLVMBuildUDiv(w->e->b, more, em_i64s(w->e, step), ""), each);
 }
 

@@ -8,7 +8,7 @@
  *   tile of work   rows of an image by the channels of a share: the rows are one line, with what lies between them, or
  *                  one after the other, whichever is less; panels of 32 columns meet all channels of a part of the share
  *                  that stays in L2 (IR_TUNE_WINDOW_CHANNELS)
- *   sums           amx.c, in scratch, a K block after the other; then FINISH, by rows (window.c)
+ *   sums           amx.c, in scratch of two panels in turn, a K block after the other; then FINISH, by rows (window.c)
  *
  * Where bf16 could be subnormal, which the instruction takes for 0, the same sums in the same order are made by fma. */
 #include "jit/amx.h"
@@ -29,7 +29,7 @@ void window_set_tiled(window *w) {
                  table_bytes = window_round_up(w, em_mul(e, steps_of(w), num(w, 8)));
     w->table = behind(w, e->scratch, num(w, IR_SLAB_HEAD));
     w->tile = behind(w, w->table, table_bytes);
-    w->slab = behind(w, w->tile, num(w, 2 * SUMS_BYTES));
+    w->slab = behind(w, w->tile, num(w, 3 * SUMS_BYTES));
     w->weight_base = e->shared;
     w->first_sums = behind(w, e->shared, em_mul(e, em_mul(e, panels, w->kk), num(w, (int64_t)w->mr * WORD_BYTES)));
 }
@@ -39,7 +39,8 @@ static void emit_table(window *w, const window_slab *slab) {
     emit *e = w->e;
     LLVMValueRef zero = num(w, 0), one = num(w, 1), at = zero, of_axis[IR_KERNEL_MAX_AXES] = {0};
     em_loop l[IR_KERNEL_MAX_AXES];
-    for (int i = 0; i < w->k->n_axes; i++) {
+    const int n = w->k->n_axes - w->k->n_folded;
+    for (int i = 0; i < n; i++) {
         LLVMValueRef places = w->k->axis[i].place < 0 ? one : e->size[w->k->axis[i].place];
         l[i] = em_for(e, zero, places, one);
         of_axis[i] = l[i].i;
@@ -50,7 +51,7 @@ static void emit_table(window *w, const window_slab *slab) {
     LLVMValueRef step = em_lshr(e, em_add(e, em_mul(e, at, words), lc.i), 4);
     LLVMBuildStore(e->b, window_slab_place(w, slab, lc.i, of_axis), em_gep(e, w->table, e->t_i64, step));
     em_end(e, &lc);
-    for (int i = w->k->n_axes - 1; i >= 0; i--) em_end(e, &l[i]);
+    for (int i = n - 1; i >= 0; i--) em_end(e, &l[i]);
 }
 
 /* ---- weights ---- */
@@ -85,6 +86,32 @@ static void pack_row(window *w, LLVMValueRef off, LLVMValueRef to) {
     em_end(e, &lp);
 }
 
+/* The same where places are channels: element by element, then zeros. */
+static void pack_folded_row(window *w, LLVMValueRef off, LLVMValueRef to) {
+    emit *e = w->e;
+    const int bytes = WORD_BYTES / w->group, of_row = AMX_ROW_BYTES / bytes;
+    LLVMTypeRef type = bytes == 1 ? e->t_i8 : e->t_i16;
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), words = window_channel_words(w),
+                 there = em_mul(e, w->taken, w->folded);
+    e->lanes = 1;
+    em_loop lp = em_for(e, zero, window_unfolded(w), one);
+    LLVMValueRef from = em_add(e, off, em_mul(e, lp.i, w->folded)),
+                 row = behind(w, to, em_mul(e, em_mul(e, lp.i, em_lshr(e, words, 4)), num(w, TILE_BYTES)));
+    for (int i = 0; i < 2; i++) {
+        em_loop l = em_for(e, i ? there : zero, i ? em_mul(e, words, num(w, w->group)) : there, one);
+        LLVMValueRef channel = LLVMBuildUDiv(e->b, l.i, w->folded, ""), place = LLVMBuildURem(e->b, l.i, w->folded, ""),
+                     at = em_mul(e, LLVMBuildUDiv(e->b, l.i, num(w, of_row), ""), num(w, TILE_BYTES));
+        LLVMValueRef x = LLVMConstNull(e->t_i32);
+        if (!i) x = window_weight_words(w, em_add(e, from, em_add(e, em_mul(e, channel, w->places), place)), one);
+        at = em_add(e, at, em_mul(e, em_and(e, l.i, num(w, of_row - 1)), num(w, bytes)));
+        x = LLVMBuildTrunc(e->b, LLVMBuildBitCast(e->b, x, e->t_i32, ""), type, "");
+        LLVMValueRef store = LLVMBuildStore(e->b, x, behind(w, row, at));
+        LLVMSetAlignment(store, (unsigned)bytes);
+        em_end(e, &l);
+    }
+    em_end(e, &lp);
+}
+
 /* WEIGHTS: (args, begin, end): phase 0, panels begin .. end - 1. */
 static void emit_weights(window *w) {
     emit *e = w->e;
@@ -105,7 +132,9 @@ static void emit_weights(window *w) {
     em_endif(e, &some);
     em_loop r = em_for(e, zero, rows, one);
     LLVMValueRef row = em_add(e, em_add(e, em_mul(e, part, m), m0), r.i);
-    pack_row(w, window_weights_row(w, row), behind(w, to, em_mul(e, r.i, num(w, AMX_ROW_BYTES))));
+    LLVMValueRef off = window_weights_row(w, row), at = behind(w, to, em_mul(e, r.i, num(w, AMX_ROW_BYTES)));
+    if (w->k->n_folded) pack_folded_row(w, off, at);
+    else pack_row(w, off, at);
     em_end(e, &r);
     if (window_has_exponents(w))
         window_store_exponent(w, to, em_mul(e, steps_of(w), mr), num(w, AMX_SIDE), element(w, w->first_sums, l.i));
@@ -115,7 +144,7 @@ static void emit_weights(window *w) {
 }
 
 /* ---- the tile ---- */
-enum { WEIGHTS_AT, OPERAND, PITCH, TABLE, STEPS, SUMS, COLUMNS, ROWS, IS_SLOW, PARAMETERS };
+enum { WEIGHTS_AT, OPERAND, PITCH, TABLE, STEPS, SUMS, LATER, COLUMNS, ROWS, IS_SLOW, PARAMETERS };
 
 static void multiply(window *w, const amx_product *p, LLVMValueRef is_slow) {
     emit *e = w->e;
@@ -129,11 +158,11 @@ static void multiply(window *w, const amx_product *p, LLVMValueRef is_slow) {
     if (window_has_exponents(w)) em_endif(e, &slow);
 }
 
-/* The sums of a later K block, which are behind those before, are added to them. */
-static void add_block(window *w, LLVMValueRef sums) {
+/* The sums of a later K block are added to those before. */
+static void add_block(window *w, LLVMValueRef sums, LLVMValueRef later) {
     emit *e = w->e;
     em_loop l = em_for(e, num(w, 0), num(w, SUMS_BYTES), num(w, AMX_ROW_BYTES));
-    LLVMValueRef to = behind(w, sums, l.i), x = window_load_vector(w, behind(w, to, num(w, SUMS_BYTES)));
+    LLVMValueRef to = behind(w, sums, l.i), x = window_load_vector(w, behind(w, later, l.i));
     LLVMValueRef before = window_load_vector(w, to);
     x = ir_is_float(w->acc) ? em_fadd(e, before, x) : em_add(e, before, x);
     LLVMSetAlignment(LLVMBuildStore(e->b, x, to), AMX_ROW_BYTES);
@@ -143,7 +172,7 @@ static void add_block(window *w, LLVMValueRef sums) {
 static void emit_tile(window *w) {
     emit *e = w->e;
     LLVMTypeRef parameter[PARAMETERS] = {e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_i64,
-                                         e->t_ptr, e->t_i64, e->t_i64, e->t_i1};
+                                         e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i1};
     window_outer *o = window_begin(w, TILE, "tile", parameter, PARAMETERS);
     LLVMValueRef in[PARAMETERS], zero = num(w, 0), side = num(w, AMX_SIDE);
     const int64_t block = w->kb / ir_dots[w->dot].step;
@@ -163,10 +192,10 @@ static void emit_tile(window *w) {
     p.a = behind(w, in[WEIGHTS_AT], em_mul(e, l.i, num(w, TILE_BYTES)));
     p.table = em_gep(e, in[TABLE], e->t_i64, l.i);
     p.words = em_shl(e, em_min(e, em_sub(e, in[STEPS], l.i), num(w, block)), 4);
-    p.to = em_select(e, is_first, in[SUMS], behind(w, in[SUMS], num(w, SUMS_BYTES)));
+    p.to = em_select(e, is_first, in[SUMS], in[LATER]);
     multiply(w, &p, in[IS_SLOW]);
     em_branch later = em_if(e, LLVMBuildNot(e->b, is_first, ""));
-    add_block(w, in[SUMS]);
+    add_block(w, in[SUMS], in[LATER]);
     em_endif(e, &later);
     em_end(e, &l);
     window_end(w, o);
@@ -201,31 +230,63 @@ static rows_as_lines lines_of(window *w, const window_slab *slab, const window_p
     return l;
 }
 
-/* A panel of columns begin .. end - 1 of a line, with the channels of the line. */
-static void emit_panel(window *w, const window_line *s, LLVMValueRef plane, LLVMValueRef begin, LLVMValueRef end) {
+/* What panel number `n` of a line is: all channels of columns, then the next columns. */
+typedef struct tile_panel {
+    LLVMValueRef begin, end, first, rows, sums; /* columns; the first channel, and how many; where its sums go */
+} tile_panel;
+
+static tile_panel panel_of(window *w, const window_line *s, LLVMValueRef high, LLVMValueRef n) {
     emit *e = w->e;
-    LLVMValueRef mr = num(w, w->mr), no = LLVMConstInt(e->t_i1, 0, 0);
-    em_loop l = em_for(e, s->m_begin, s->m_end, mr);
-    window_line part = *s;
-    part.rows = em_min(e, mr, em_sub(e, s->m_end, l.i));
-    LLVMValueRef panel = LLVMBuildUDiv(e->b, l.i, mr, ""), is_slow = no;
+    LLVMValueRef nr = num(w, w->nr), mr = num(w, w->mr), turn = em_and(e, n, num(w, 1));
+    tile_panel p = {.begin = em_mul(e, LLVMBuildUDiv(e->b, n, high, ""), nr),
+                    .first = em_add(e, s->m_begin, em_mul(e, LLVMBuildURem(e->b, n, high, ""), mr)),
+                    .sums = behind(w, w->tile, em_mul(e, turn, num(w, SUMS_BYTES)))};
+    p.end = em_min(e, em_add(e, p.begin, nr), s->length);
+    p.rows = em_min(e, mr, em_sub(e, s->m_end, p.first));
+    return p;
+}
+
+static void multiply_panel(window *w, const window_line *s, LLVMValueRef plane, const tile_panel *p) {
+    emit *e = w->e;
+    LLVMValueRef is_slow = LLVMConstInt(e->t_i1, 0, 0);
     if (window_has_exponents(w)) {
-        LLVMValueRef exponent = element(w, s->first_sums, panel);
+        LLVMValueRef number = LLVMBuildUDiv(e->b, p->first, num(w, w->mr), "");
+        LLVMValueRef exponent = element(w, s->first_sums, number);
         is_slow = LLVMBuildNot(e->b, em_bf16_is_exact(e, exponent, window_slab_exponent(w)), "");
     }
     LLVMValueRef in[PARAMETERS] = {
-        [WEIGHTS_AT] = element(w, s->weights, em_mul(e, l.i, w->kk)),
-        [OPERAND] = element(w, s->from, begin),
+        [WEIGHTS_AT] = element(w, s->weights, em_mul(e, p->first, w->kk)),
+        [OPERAND] = element(w, s->from, p->begin),
         [PITCH] = plane,
         [TABLE] = w->table,
         [STEPS] = steps_of(w),
-        [SUMS] = w->tile,
-        [COLUMNS] = em_sub(e, end, begin),
-        [ROWS] = part.rows,
+        [SUMS] = p->sums,
+        [LATER] = behind(w, w->tile, num(w, 2 * SUMS_BYTES)),
+        [COLUMNS] = em_sub(e, p->end, p->begin),
+        [ROWS] = p->rows,
         [IS_SLOW] = is_slow,
     };
     window_call(w, TILE, in, PARAMETERS);
-    window_emit_segments(w, &part, begin, end, l.i, NULL);
+}
+
+/* The panels of a line. Each is finished behind the products of the next one: the CPU does that while they run, where it
+ * would wait for the last of its own. */
+static void emit_line(window *w, const window_line *s, LLVMValueRef plane) {
+    emit *e = w->e;
+    LLVMValueRef one = num(w, 1), high = window_divide_up(w, em_sub(e, s->m_end, s->m_begin), num(w, w->mr)),
+                 count = em_mul(e, high, window_divide_up(w, s->length, num(w, w->nr)));
+    em_loop l = em_for(e, num(w, 0), em_add(e, count, one), one);
+    em_branch more = em_if(e, em_icmp(e, LLVMIntSLT, l.i, count));
+    const tile_panel next = panel_of(w, s, high, l.i);
+    multiply_panel(w, s, plane, &next);
+    em_endif(e, &more);
+    em_branch any = em_if(e, em_icmp(e, LLVMIntSGT, l.i, num(w, 0)));
+    const tile_panel made = panel_of(w, s, high, em_sub(e, l.i, one));
+    window_line part = *s;
+    part.rows = made.rows;
+    part.sums = made.sums;
+    window_emit_segments(w, &part, made.begin, made.end, made.first, NULL);
+    em_endif(e, &any);
     em_end(e, &l);
 }
 
@@ -233,19 +294,18 @@ static void emit_panel(window *w, const window_line *s, LLVMValueRef plane, LLVM
 static void emit_part(window *w, window_line *s, const rows_as_lines *r, LLVMValueRef *index, LLVMValueRef first,
                       LLVMValueRef end, LLVMValueRef count) {
     emit *e = w->e;
-    LLVMValueRef zero = num(w, 0), nr = num(w, w->nr), mr = num(w, w->mr), top = index[w->dim_y],
+    LLVMValueRef mr = num(w, w->mr), top = index[w->dim_y],
                  panels = window_divide_up(w, e->tune[IR_TUNE_WINDOW_CHANNELS], mr);
     LLVMValueRef channels = em_mul(e, em_max(e, panels, num(w, 1)), mr);
     em_loop lm = em_for(e, first, end, channels);
     s->m_begin = w->tile_channel = lm.i;
     s->m_end = em_min(e, end, em_add(e, lm.i, channels));
-    em_loop ll = em_for(e, zero, r->count, num(w, 1));
+    s->length = r->length;
+    em_loop ll = em_for(e, num(w, 0), r->count, num(w, 1));
     index[w->dim_y] = s->top = em_add(e, top, ll.i);
     s->from = element(w, w->slab, em_mul(e, ll.i, r->pitch));
     window_write_block(w, s->block, index);
-    em_loop l = em_for(e, zero, r->length, nr);
-    emit_panel(w, s, r->plane, l.i, em_min(e, em_add(e, l.i, nr), r->length));
-    em_end(e, &l);
+    emit_line(w, s, r->plane);
     em_end(e, &ll);
     index[w->dim_y] = top;
     window_end_tile(w, s->block, em_sub(e, s->m_end, s->m_begin), count);
@@ -260,7 +320,7 @@ static void emit_parts(window *w, const window_slab *slab, LLVMValueRef rows) {
     share = em_select(e, em_icmp(e, LLVMIntSGT, share, num(w, 0)), share, m);
     share = em_max(e, em_mul(e, window_divide_up(w, share, mr), mr), mr);
     LLVMValueRef shares = window_divide_up(w, m, share);
-    window_line s = {.sums = w->tile, .block = window_new_block(w)};
+    window_line s = {.block = window_new_block(w)};
     em_loop t = em_for(e, e->tile_begin, e->tile_end, num(w, 1));
     LLVMValueRef first = em_mul(e, LLVMBuildURem(e->b, t.i, shares, ""), share),
                  number = LLVMBuildUDiv(e->b, t.i, shares, "");

@@ -5,7 +5,7 @@
  * operand's size is ever made.
  *
  *   slab       [word of channels][place of the outer axis][part of rows][part of columns], planes of rows; a part:
- *              ir_slab_axis
+ *              ir_slab_axis. Places of folded axes count as channels, so those have one part
  *              of bf16 as window_pairs.c says
  *   row        zeros, elements, zeros. Where columns are not parted, the zeros before the next row are also those
  *              behind this one
@@ -22,9 +22,10 @@ static const ir_kaxis *axis_of(const window *w, int number) {
     const int i = w->k->n_axes - 3 + number;
     return i < 0 ? NULL : &w->k->axis[i];
 }
-/* Of a transposed convolution as many as its phases reach, with no dilation. */
+/* Of a transposed convolution as many as its phases reach, with no dilation. Folded ones have none of their own. */
 static LLVMValueRef places_of(window *w, int number) {
     const ir_kaxis *a = axis_of(w, number);
+    if (window_is_folded(w, 2 - number)) return num(w, 1);
     if (w->is_transposed) return num(w, w->phases[2 - number]->reach + 1);
     return a && a->place >= 0 ? w->e->size[a->place] : num(w, 1);
 }
@@ -174,12 +175,17 @@ static void prefetch(window *w, const source *s, LLVMValueRef ahead) {
 }
 
 /* ---- the slab ---- */
-/* A plane: rows lo_y .. hi_y - 1 have elements lo .. hi - 1 of the operand, s->off being that of element 0 of row 0 and
- * `down` the way from row to row; all else are zeros. */
+/* What one place of one channel gives a plane: rows lo_y .. hi_y - 1 have elements lo .. hi - 1 of the operand, `off` being
+ * that of element 0 of row 0; all else are zeros. */
+typedef struct piece {
+    LLVMValueRef off, lo, hi, lo_y, hi_y;
+} piece;
+
+/* `down` is the way from row to row of the operand; least: where the least exponent is kept. */
 typedef struct plane {
-    LLVMValueRef dst, pitch, extent, rows, lo, hi, lo_y, hi_y, down;
-    /* of pairs: the same of the second elements; the way to them; where the least exponent is kept */
-    LLVMValueRef next_lo, next_hi, next_lo_y, next_hi_y, next, least;
+    LLVMValueRef dst, pitch, extent, rows, down, least;
+    int n;
+    piece piece[4]; /* of each element of words, where those are not the same place of adjacent channels */
 } plane;
 
 static LLVMValueRef pad_value(window *w) { return w->adds ? em_i32(w->e, (int32_t)0x80808080u) : NULL; }
@@ -204,13 +210,6 @@ static LLVMValueRef mask_from_to(window *w, LLVMValueRef at, LLVMValueRef lo, LL
     return em_and(e, em_mask(e, em_sub(e, hi, at)), LLVMBuildNot(e->b, before, ""));
 }
 
-/* The mask where row r is one of lo .. hi - 1. */
-static LLVMValueRef mask_in_rows(window *w, LLVMValueRef r, LLVMValueRef lo, LLVMValueRef hi, LLVMValueRef mask) {
-    emit *e = w->e;
-    LLVMValueRef is_there = em_icmp(e, LLVMIntULT, em_sub(e, r, lo), em_sub(e, hi, lo));
-    return em_select(e, is_there, mask, LLVMConstNull(LLVMTypeOf(mask)));
-}
-
 static LLVMValueRef bits_at(window *w, source *s) {
     return LLVMBuildBitCast(w->e->b, value_at(w, s), em_vec(w->e, w->e->t_i32), "");
 }
@@ -222,53 +221,66 @@ static void keep_least(window *w, const plane *p, LLVMValueRef least) {
     LLVMBuildStore(e->b, all, p->least);
 }
 
-/* Rows begin .. end - 1 of a vector of columns, of words of bf16. */
-static void emit_pairs(window *w, const source *s, const plane *p, LLVMValueRef column, LLVMValueRef mask,
-                       LLVMValueRef begin, LLVMValueRef end) {
+/* Lanes of the vector of columns from `column` on, of row r: a word whose elements are pieces. The first one is the high
+ * half of a pair, but the low part of a word of tiles. */
+static LLVMValueRef pieces_at(window *w, const source *s, const plane *p, LLVMValueRef r, LLVMValueRef column,
+                              const LLVMValueRef *masks) {
     emit *e = w->e;
-    LLVMValueRef of_first = mask_from_to(w, column, p->lo, p->hi),
-                 of_next = mask_from_to(w, column, p->next_lo, p->next_hi);
-    em_loop r = em_for(e, begin, end, num(w, 1));
-    LLVMValueRef least = em_loop_phi(e, &r, LLVMConstAllOnes(window_halves(w)));
-    source first = *s, next;
-    first.off = em_add(e, em_add(e, s->off, em_mul(e, column, s->step)), em_mul(e, r.i, p->down));
-    prefetch(w, &first, s->apart);
-    next = first;
-    next.off = em_add(e, first.off, p->next);
-    first.mask = mask_in_rows(w, r.i, p->lo_y, p->hi_y, of_first);
-    next.mask = mask_in_rows(w, r.i, p->next_lo_y, p->next_hi_y, of_next);
-    LLVMValueRef word = em_or(e, bits_at(w, &first), em_lshr(e, bits_at(w, &next), 16));
-    em_loop_next(e, least, window_least_of(w, least, word));
-    word = LLVMBuildBitCast(e->b, word, w->t_vec, "");
-    store(w, word, element(w, p->dst, em_add(e, em_mul(e, r.i, p->pitch), column)), mask);
-    em_end(e, &r);
-    keep_least(w, p, least);
+    LLVMTypeRef words = em_vec(e, e->t_i32);
+    LLVMValueRef word = NULL, along = em_mul(e, column, s->step), down = em_mul(e, r, p->down);
+    for (int i = 0; i < p->n; i++) {
+        const piece *part = &p->piece[i];
+        LLVMValueRef is_there = em_icmp(e, LLVMIntULT, em_sub(e, r, part->lo_y), em_sub(e, part->hi_y, part->lo_y));
+        em_branch b = em_if(e, is_there); /* so masks are of a column alone, and made once */
+        source at = *s;
+        at.off = em_add(e, em_add(e, part->off, along), down);
+        at.mask = masks[i];
+        if (i == 0 && w->has_pairs) prefetch(w, &at, s->apart);
+        LLVMValueRef x;
+        if (w->has_pairs) x = em_lshr(e, bits_at(w, &at), 16 * i);
+        else x = em_shl(e, LLVMBuildZExt(e->b, part_of_word(w, &at), words, ""), i * 32 / w->group);
+        LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
+        em_endif(e, &b);
+        LLVMValueRef zero = LLVMConstNull(words), any = LLVMBuildPhi(e->b, words, "");
+        LLVMAddIncoming(any, (LLVMValueRef[]){x, zero}, (LLVMBasicBlockRef[]){from, b.other}, 2);
+        word = word ? em_or(e, word, any) : any;
+    }
+    return LLVMBuildBitCast(e->b, word, w->t_vec, "");
 }
 
 /* Vectors of columns, each of all rows: their masks are made once. */
 static void emit_columns(window *w, source *s, const plane *p) {
     emit *e = w->e;
-    LLVMValueRef zero = num(w, 0), one = num(w, 1), off = s->off, begin = p->lo_y, end = p->hi_y;
-    if (w->has_pairs) begin = em_min(e, begin, p->next_lo_y), end = em_max(e, end, p->next_hi_y);
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), begin = p->piece[0].lo_y, end = p->piece[0].hi_y, masks[4];
+    for (int i = 1; i < p->n; i++) {
+        begin = em_min(e, begin, p->piece[i].lo_y);
+        end = em_max(e, end, p->piece[i].hi_y);
+    }
     e->lanes = w->v_lanes;
     em_loop l = em_for(e, zero, p->pitch, num(w, w->v_lanes));
     LLVMValueRef mask = em_mask(e, em_sub(e, p->pitch, l.i));
     zeros(w, p, zero, begin, l.i, mask);
-    if (w->has_pairs) {
-        emit_pairs(w, s, p, l.i, mask, begin, end);
+    const int n_spread = e->n_spread;
+    for (int i = 0; i < p->n; i++) {
+        masks[i] = mask_from_to(w, l.i, p->piece[i].lo, p->piece[i].hi);
+        em_spread_masks(e, masks[i], s->step);
+    }
+    em_loop r = em_for(e, begin, end, one);
+    LLVMValueRef least = NULL, x;
+    if (window_has_exponents(w)) least = em_loop_phi(e, &r, LLVMConstAllOnes(window_halves(w)));
+    if (p->n > 1) {
+        x = pieces_at(w, s, p, r.i, l.i, masks);
     } else {
-        s->mask = mask_from_to(w, l.i, p->lo, p->hi);
-        em_loop r = em_for(e, begin, end, one);
-        LLVMValueRef least = NULL, x;
-        if (window_has_exponents(w)) least = em_loop_phi(e, &r, LLVMConstAllOnes(window_halves(w)));
-        s->off = em_add(e, em_add(e, off, em_mul(e, l.i, s->step)), em_mul(e, r.i, p->down));
+        s->mask = masks[0];
+        s->off = em_add(e, em_add(e, p->piece[0].off, em_mul(e, l.i, s->step)), em_mul(e, r.i, p->down));
         if (w->group == 1) prefetch(w, s, s->apart);
         x = value_at(w, s);
-        if (least) em_loop_next(e, least, window_least_of(w, least, x));
-        store_value(w, x, element(w, p->dst, em_add(e, em_mul(e, r.i, p->pitch), l.i)), mask);
-        em_end(e, &r);
-        if (least) keep_least(w, p, least);
     }
+    if (least) em_loop_next(e, least, window_least_of(w, least, x));
+    store_value(w, x, element(w, p->dst, em_add(e, em_mul(e, r.i, p->pitch), l.i)), mask);
+    em_end(e, &r);
+    if (least) keep_least(w, p, least);
+    e->n_spread = n_spread;
     zeros(w, p, end, p->rows, l.i, mask);
     em_end(e, &l);
     em_loop rest = em_for(e, p->pitch, p->extent, num(w, w->v_lanes));
@@ -282,18 +294,19 @@ static void emit_columns(window *w, source *s, const plane *p) {
 /* Without masks: row by row, zeros, vectors, elements, zeros. */
 static void emit_rows(window *w, source *s, const plane *p) {
     emit *e = w->e;
-    LLVMValueRef zero = num(w, 0), one = num(w, 1), off = s->off;
+    const piece *in = &p->piece[0];
+    LLVMValueRef zero = num(w, 0), one = num(w, 1);
     s->mask = NULL;
     em_loop r = em_for(e, zero, p->rows, one);
-    LLVMValueRef is_there = em_and(e, em_icmp(e, LLVMIntSGE, r.i, p->lo_y), em_icmp(e, LLVMIntSLT, r.i, p->hi_y));
+    LLVMValueRef is_there = em_and(e, em_icmp(e, LLVMIntSGE, r.i, in->lo_y), em_icmp(e, LLVMIntSLT, r.i, in->hi_y));
     LLVMValueRef is_last = em_icmp(e, LLVMIntEQ, r.i, em_sub(e, p->rows, one));
-    LLVMValueRef hi = em_select(e, is_there, p->hi, p->lo), length = em_select(e, is_last, p->extent, p->pitch);
-    LLVMValueRef whole = em_add(e, p->lo, em_and(e, em_sub(e, hi, p->lo), num(w, -w->v_lanes)));
-    LLVMValueRef begin[4] = {zero, p->lo, whole, hi}, end[4] = {p->lo, whole, hi, length};
+    LLVMValueRef hi = em_select(e, is_there, in->hi, in->lo), length = em_select(e, is_last, p->extent, p->pitch);
+    LLVMValueRef whole = em_add(e, in->lo, em_and(e, em_sub(e, hi, in->lo), num(w, -w->v_lanes)));
+    LLVMValueRef begin[4] = {zero, in->lo, whole, hi}, end[4] = {in->lo, whole, hi, length};
     for (int i = 0; i < 4; i++) {
         e->lanes = i == 1 ? w->v_lanes : 1;
         em_loop l = em_for(e, begin[i], end[i], num(w, e->lanes));
-        s->off = em_add(e, em_add(e, off, em_mul(e, l.i, s->step)), em_mul(e, r.i, p->down));
+        s->off = em_add(e, em_add(e, in->off, em_mul(e, l.i, s->step)), em_mul(e, r.i, p->down));
         LLVMValueRef x = i == 0 || i == 3 ? LLVMConstNull(w->t_acc) : value_at(w, s);
         store_value(w, x, element(w, p->dst, em_add(e, em_mul(e, r.i, p->pitch), l.i)), NULL);
         em_end(e, &l);
@@ -317,9 +330,10 @@ static void within(window *w, LLVMValueRef origin, LLVMValueRef size, int64_t st
  * whole squares, else one by one, or stored under a mask. */
 static void emit_last_row(window *w, const plane *p, LLVMValueRef from, LLVMValueRef to, LLVMValueRef apart) {
     emit *e = w->e;
+    const piece *in = &p->piece[0];
     const int n = w->v_lanes;
-    LLVMValueRef zero = num(w, 0), one = num(w, 1), lanes = num(w, n), count = em_sub(e, p->hi, p->lo), v[EM_MAX_SIDE],
-                 base = e->base[w->operand], is_whole = em_icmp(e, LLVMIntSGE, count, lanes),
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), lanes = num(w, n), count = em_sub(e, in->hi, in->lo),
+                 v[EM_MAX_SIDE], base = e->base[w->operand], is_whole = em_icmp(e, LLVMIntSGE, count, lanes),
                  last = em_sub(e, count, one), short_by = em_max(e, em_sub(e, count, lanes), zero);
     em_branch b = {0};
     if (!e->level->has_mask) b = em_if(e, is_whole);
@@ -359,10 +373,11 @@ static void emit_last_row(window *w, const plane *p, LLVMValueRef from, LLVMValu
 /* All planes are zeros first where any has pads. */
 static void emit_last(window *w, const source *s, const plane *p, LLVMValueRef apart) {
     emit *e = w->e;
-    LLVMValueRef zero = num(w, 0), lanes = num(w, w->v_lanes), is_full = em_icmp(e, LLVMIntEQ, p->lo, zero);
-    is_full = em_and(e, is_full, em_icmp(e, LLVMIntSGE, p->hi, p->pitch));
-    is_full = em_and(e, is_full, em_icmp(e, LLVMIntEQ, p->lo_y, zero));
-    is_full = em_and(e, is_full, em_icmp(e, LLVMIntSGE, p->hi_y, p->rows));
+    const piece *in = &p->piece[0];
+    LLVMValueRef zero = num(w, 0), lanes = num(w, w->v_lanes), is_full = em_icmp(e, LLVMIntEQ, in->lo, zero);
+    is_full = em_and(e, is_full, em_icmp(e, LLVMIntSGE, in->hi, p->pitch));
+    is_full = em_and(e, is_full, em_icmp(e, LLVMIntEQ, in->lo_y, zero));
+    is_full = em_and(e, is_full, em_icmp(e, LLVMIntSGE, in->hi_y, p->rows));
     em_branch b = em_if(e, LLVMBuildNot(e->b, is_full, ""));
     em_loop l = em_for(e, zero, em_mul(e, apart, w->taken), lanes);
     e->lanes = w->v_lanes;
@@ -370,27 +385,70 @@ static void emit_last(window *w, const source *s, const plane *p, LLVMValueRef a
     e->lanes = 1;
     em_end(e, &l);
     em_endif(e, &b);
-    em_loop r = em_for(e, p->lo_y, p->hi_y, num(w, 1));
-    LLVMValueRef from = em_add(e, s->off, em_add(e, em_mul(e, r.i, p->down), em_mul(e, p->lo, s->step)));
-    emit_last_row(w, p, from, element(w, p->dst, em_add(e, em_mul(e, r.i, p->pitch), p->lo)), apart);
+    em_loop r = em_for(e, in->lo_y, in->hi_y, num(w, 1));
+    LLVMValueRef from = em_add(e, in->off, em_add(e, em_mul(e, r.i, p->down), em_mul(e, in->lo, s->step)));
+    emit_last_row(w, p, from, element(w, p->dst, em_add(e, em_mul(e, r.i, p->pitch), in->lo)), apart);
     em_end(e, &r);
+}
+
+/* What the planes of a tile share: of each axis (outer, rows, columns) the operand's size, the way from one element to the
+ * next, and at which element its first column, row or place is, without the place of the kernel. */
+typedef struct axes {
+    LLVMValueRef size[3], run[3], origin[3], first; /* first: the operand's first element */
+} axes;
+
+/* Channel c, `by` elements (or NULL: none) along each axis from those origins; nothing where !is_there (NULL: it is). */
+static piece piece_of(window *w, const source *s, const plane *p, const axes *a, LLVMValueRef c,
+                      const LLVMValueRef by[3], LLVMValueRef is_there) {
+    emit *e = w->e;
+    LLVMValueRef at[3];
+    piece x;
+    for (int i = 0; i < 3; i++) at[i] = by[i] ? em_add(e, a->origin[i], by[i]) : a->origin[i];
+    within(w, at[2], a->size[2], part_stride(w, axis_of(w, 2)), p->extent, &x.lo, &x.hi);
+    within(w, at[1], a->size[1], part_stride(w, axis_of(w, 1)), p->rows, &x.lo_y, &x.hi_y);
+    if (axis_of(w, 0)) {
+        LLVMValueRef in_z = em_icmp(e, LLVMIntULT, at[0], a->size[0]);
+        is_there = is_there ? em_and(e, is_there, in_z) : in_z;
+    }
+    if (is_there) {
+        x.lo_y = em_select(e, is_there, x.lo_y, p->rows);
+        x.hi_y = em_select(e, is_there, x.hi_y, p->rows);
+    }
+    x.off = em_add(e, a->first, em_mul(e, c, s->apart));
+    for (int i = 0; i < 3; i++) x.off = em_add(e, x.off, em_mul(e, at[i], a->run[i]));
+    return x;
+}
+
+/* Element number i of those of folded axes: its channel, and its place along each axis. */
+static piece folded_piece(window *w, const source *s, const plane *p, const axes *a, LLVMValueRef i) {
+    emit *e = w->e;
+    LLVMValueRef c = LLVMBuildUDiv(e->b, i, w->folded, ""), place = LLVMBuildURem(e->b, i, w->folded, ""), by[3] = {0};
+    for (int k = 0; k < w->k->n_folded; k++) {
+        const ir_kaxis *along = window_axis(w, k);
+        if (along->place < 0) continue;
+        LLVMValueRef places = e->size[along->place];
+        by[2 - k] = em_mul(e, LLVMBuildURem(e->b, place, places, ""), num(w, along->dilation));
+        place = LLVMBuildUDiv(e->b, place, places, "");
+    }
+    return piece_of(w, s, p, a, c, by, em_icmp(e, LLVMIntSLT, c, w->taken));
 }
 
 void window_emit_slab(window *w) {
     emit *e = w->e;
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
     window_outer *o = window_begin(w, SLAB, "slab", parameter, w->cuts ? 7 : 6);
-    LLVMValueRef in[7], zero = num(w, 0), one = num(w, 1), size[3], run[3];
+    LLVMValueRef in[7], zero = num(w, 0), one = num(w, 1);
     LLVMGetParams(e->fn, in);
     const int lanes = e->lanes;
     e->lanes = 1;
     const window_slab s = window_slab_of(w, in[4]);
-    for (int i = 0; i < 3; i++) size[i] = size_of(w, i);
-    run[2] = w->k->has_last ? w->taken : one;
-    run[1] = em_mul(e, size[2], run[2]);
-    run[0] = em_mul(e, size[1], run[1]);
+    axes a = {.first = in[1]};
+    for (int i = 0; i < 3; i++) a.size[i] = size_of(w, i);
+    a.run[2] = w->k->has_last ? w->taken : one;
+    a.run[1] = em_mul(e, a.size[2], a.run[2]);
+    a.run[0] = em_mul(e, a.size[1], a.run[1]);
     const ir_kaxis *x = axis_of(w, 2), *y = axis_of(w, 1), *z = axis_of(w, 0);
-    source from = {.inst = w->k->inst[w->matmul].in[1], .step = em_mul(e, num(w, part_stride(w, x)), run[2])};
+    source from = {.inst = w->k->inst[w->matmul].in[1], .step = em_mul(e, num(w, part_stride(w, x)), a.run[2])};
     from.apart = w->channels >= 0 ? e->stride[w->operand][w->channels] : zero;
     LLVMValueRef words = w->k->has_last ? one
                          : w->has_pairs ? window_pair_planes(w)
@@ -398,8 +456,8 @@ void window_emit_slab(window *w) {
                  plane_at = zero;
     /* rows of this tile: those that its last row of results still meets */
     LLVMValueRef missing = em_mul(e, em_sub(e, in[4], in[5]), num(w, y ? y->stride / part_stride(w, y) : 1));
-    plane p = {.pitch = s.pitch, .extent = s.extent[1], .rows = em_sub(e, s.extent[0], missing)};
-    p.down = em_mul(e, num(w, part_stride(w, y)), run[1]);
+    plane p = {.pitch = s.pitch, .extent = s.extent[1], .rows = em_sub(e, s.extent[0], missing), .n = 1};
+    p.down = em_mul(e, num(w, part_stride(w, y)), a.run[1]);
     if (window_has_exponents(w)) {
         p.least = em_alloca(e, window_halves(w), 64);
         LLVMBuildStore(e->b, LLVMConstAllOnes(window_halves(w)), p.least);
@@ -407,46 +465,36 @@ void window_emit_slab(window *w) {
     em_loop lc = em_for(e, zero, words, one);
     LLVMValueRef by[4], first = w->has_pairs ? window_pair_of_plane(w, lc.i, by) : em_mul(e, lc.i, num(w, w->group));
     from.count = em_sub(e, w->taken, first);
-    LLVMValueRef of_channel = em_add(e, in[1], em_mul(e, first, from.apart));
     em_loop lz = em_for(e, zero, places_of(w, 0), one);
-    LLVMValueRef at_z = zero, in_z = LLVMConstInt(e->t_i1, 1, 0);
+    a.origin[0] = zero;
     if (z) {
-        at_z = em_add(e, em_mul(e, in[2], num(w, z->stride)), em_mul(e, lz.i, num(w, dilation_of(w, z))));
-        at_z = em_sub(e, at_z, num(w, begin_of(w, 0)));
-        in_z = em_icmp(e, LLVMIntULT, at_z, size[0]);
+        a.origin[0] = em_add(e, em_mul(e, in[2], num(w, z->stride)), em_mul(e, lz.i, num(w, dilation_of(w, z))));
+        a.origin[0] = em_sub(e, a.origin[0], num(w, begin_of(w, 0)));
     }
     em_loop ly = em_for(e, zero, s.parts[0], one);
-    LLVMValueRef origin_y = em_select(e, s.is_by_place[0], em_mul(e, ly.i, num(w, dilation_of(w, y))), ly.i);
-    origin_y = em_add(e, origin_y, em_sub(e, em_mul(e, in[3], num(w, y ? y->stride : 1)), num(w, begin_of(w, 1))));
+    a.origin[1] = em_select(e, s.is_by_place[0], em_mul(e, ly.i, num(w, dilation_of(w, y))), ly.i);
+    a.origin[1] =
+        em_add(e, a.origin[1], em_sub(e, em_mul(e, in[3], num(w, y ? y->stride : 1)), num(w, begin_of(w, 1))));
     em_loop lx = em_for(e, zero, s.parts[1], one);
     /* columns: element i is i * stride + origin of the axis */
-    LLVMValueRef origin = em_select(e, s.is_by_place[1], em_mul(e, lx.i, num(w, dilation_of(w, x))), lx.i);
-    origin = em_sub(e, origin, num(w, begin_of(w, 2)));
-    if (w->cuts) origin = em_add(e, origin, em_mul(e, in[6], num(w, x->stride)));
-    within(w, origin, size[2], part_stride(w, x), s.extent[1], &p.lo, &p.hi);
+    a.origin[2] = em_select(e, s.is_by_place[1], em_mul(e, lx.i, num(w, dilation_of(w, x))), lx.i);
+    a.origin[2] = em_sub(e, a.origin[2], num(w, begin_of(w, 2)));
+    if (w->cuts) a.origin[2] = em_add(e, a.origin[2], em_mul(e, in[6], num(w, x->stride)));
     plane_at = em_add(e, em_mul(e, em_add(e, em_mul(e, lc.i, places_of(w, 0)), lz.i), s.parts[0]), ly.i);
     plane_at = em_mul(e, em_add(e, em_mul(e, plane_at, s.parts[1]), lx.i), s.plane);
     p.dst = element(w, w->slab, plane_at);
-    within(w, origin_y, size[1], part_stride(w, y), p.rows, &p.lo_y, &p.hi_y);
-    p.lo_y = em_select(e, in_z, p.lo_y, p.rows); /* an outer place in the pads: zeros */
-    p.hi_y = em_select(e, in_z, p.hi_y, p.rows);
-    if (w->is_tiled) { /* words behind the last channel: zeros */
-        LLVMValueRef is_there = em_icmp(e, LLVMIntSGT, from.count, zero);
-        p.lo_y = em_select(e, is_there, p.lo_y, p.rows);
-        p.hi_y = em_select(e, is_there, p.hi_y, p.rows);
+    if (w->k->n_folded) {
+        p.n = w->group;
+        for (int i = 0; i < p.n; i++) p.piece[i] = folded_piece(w, &from, &p, &a, em_add(e, first, num(w, i)));
+    } else { /* of tiles, words behind the last channel: zeros */
+        LLVMValueRef is_there = w->is_tiled ? em_icmp(e, LLVMIntSGT, from.count, zero) : NULL;
+        p.piece[0] = piece_of(w, &from, &p, &a, first, (LLVMValueRef[3]){0}, is_there);
     }
     if (w->has_pairs) {
-        LLVMValueRef next_z = em_add(e, at_z, by[2]), is_there = em_icmp(e, LLVMIntSLT, by[3], from.count);
-        if (z) is_there = em_and(e, is_there, em_icmp(e, LLVMIntULT, next_z, size[0]));
-        within(w, em_add(e, origin, by[0]), size[2], part_stride(w, x), s.extent[1], &p.next_lo, &p.next_hi);
-        within(w, em_add(e, origin_y, by[1]), size[1], part_stride(w, y), p.rows, &p.next_lo_y, &p.next_hi_y);
-        p.next_lo_y = em_select(e, is_there, p.next_lo_y, p.rows);
-        p.next_hi_y = em_select(e, is_there, p.next_hi_y, p.rows);
-        p.next = em_add(e, em_mul(e, by[3], from.apart), em_add(e, em_mul(e, by[2], run[0]), em_mul(e, by[1], run[1])));
-        p.next = em_add(e, p.next, by[0]);
+        LLVMValueRef next = em_add(e, first, by[3]), is_there = em_icmp(e, LLVMIntSLT, next, w->taken);
+        p.n = 2;
+        p.piece[1] = piece_of(w, &from, &p, &a, next, (LLVMValueRef[3]){by[2], by[1], by[0]}, is_there);
     }
-    from.off = em_add(e, em_add(e, of_channel, em_mul(e, origin, run[2])),
-                      em_add(e, em_mul(e, at_z, run[0]), em_mul(e, origin_y, run[1])));
     if (w->k->has_last) emit_last(w, &from, &p, s.plane);
     else if (e->level->has_mask) emit_columns(w, &from, &p);
     else emit_rows(w, &from, &p);

@@ -193,6 +193,27 @@ Test(tiles, attention, .timeout = 600) {
     rt_cache_close(cache);
 }
 
+/* X, W and T of a form are these types. */
+static void convolution_in_tiles(const char *form, const char *const type[3], int i) {
+    char text[600];
+    int n = 0;
+    for (const char *p = form; *p; p++) {
+        const int at = *p == 'X' ? 0 : *p == 'W' ? 1 : 2;
+        if (strchr("XWT", *p) && p[1] == '[') n += snprintf(text + n, sizeof text - (size_t)n, "%s", type[at]);
+        else text[n++] = *p;
+    }
+    text[n] = 0;
+    const bool is_float = ir_is_float(ir_dtype_parse(type[2], strlen(type[2])));
+    const uint64_t r = mix((uint64_t)i + 77);
+    const int64_t size[4] = {1 + (int64_t)(r % 3), 1 + (int64_t)(r / 8 % 12), 1 + (int64_t)(r / 256 % 40), 1};
+    const long before = amx_count(AMX_PRODUCT);
+    check(text, (domain){-1, 1, SPECIAL_NONE, !is_float}, size, i % 4 ? one_thread : many_threads, false, ALL_LEVELS);
+    if (!amx_has_hardware() && strcmp(type[0], "f16")) cr_assert_gt(amx_count(AMX_PRODUCT), before, "%s", text);
+    if (is_float && i % 3 == 0) check(text, (domain){-1, 1, SPECIAL_SOME, false}, size, one_thread, false, ALL_LEVELS);
+    if (is_float && i % 3 == 1)
+        check(text, (domain){-3e-38, 3e-38, SPECIAL_NONE, false}, size, one_thread, false, ALL_LEVELS);
+}
+
 /* Edges of tiles in channels and columns, of steps in channels and places; strides, pads, dilations, groups, one to
  * three axes; what is behind a convolution, and operands that another kernel converts. */
 Test(tiles, convolutions, .timeout = 600) {
@@ -231,6 +252,25 @@ Test(tiles, convolutions, .timeout = 600) {
         "-1, 1]) "
         "%r = conv(%u, %w) return %r }",
     };
+    /* few channels: places along columns count as such, or all places; a row that is cut, patches, what reads a pool */
+    static const char *const few[] = {
+        "func @f(%x: X[A, 3, 20, 37], %w: W[40, 3, 7, 7], %b: T[40]) -> T[A, 40, 10, 19] { %r = conv(%x, %w, %b, "
+        "strides=[2, 2], pads=[3, 3, 3, 3]) %s = relu(%r) return %s }",
+        "func @f(%x: X[A, 3, B, C], %w: W[33, 3, 3, 3]) -> T[A, 33, B, C] { %r = conv(%x, %w, pads=[1, 1, 1, 1]) "
+        "return "
+        "%r }",
+        "func @f(%x: X[A, 12, 9, 40], %w: W[24, 12, 3, 3]) -> T[A, 24, 8, 14] { %r = conv(%x, %w, pads=[0, 1, 1, 2], "
+        "strides=[1, 3]) return %r }",
+        "func @f(%x: X[1, 1, 3001], %w: W[64, 1, 50]) -> T[1, 64, 591] { %r = conv(%x, %w, strides=[5]) return %r }",
+        "func @f(%x: X[A, 3, 5, 9, 12], %w: W[24, 3, 2, 3, 5]) -> T[A, 24, 3, 9, 3] { %r = conv(%x, %w, dilations=[2, "
+        "1, 1], pads=[0, 1, 1, 0, 1, 0], strides=[1, 1, 3]) return %r }",
+        "func @f(%x: X[A, 24, 9, C], %w: W[80, 6, 3, 3], %y: T[A, 80, 9, C]) -> T[A, 80, 9, C] { %r = conv(%x, %w, "
+        "groups=4, pads=[2, 2, 2, 2], dilations=[2, 2]) %s = add(%r, %y) return %s }",
+        "func @f(%x: X[A, 3, 33, 48], %w: W[50, 3, 16, 16]) -> T[A, 50, 2, 3] { %r = conv(%x, %w, strides=[16, 16]) "
+        "return %r }",
+        "func @f(%x: X[A, 5, 16, 20], %w: W[32, 5, 3, 3]) -> T[A, 32, 7, 9] { %r = conv(%x, %w) %s = max_pool(%r, "
+        "kernel=[2, 2], strides=[2, 2]) return %s }",
+    };
     /* the same bits where a conversion is a kernel's of its own, or of another program */
     static const char *const halves[] = {
         "func @f(%x: X[A, 32, B, C], %w: X[32, 32, 3, 3]) -> (f32[A, 32, B, C], f32[A, 32, B, C]) { %u = cast(%x, f32) "
@@ -242,37 +282,22 @@ Test(tiles, convolutions, .timeout = 600) {
     };
     static const char *const types[][3] = {{"bf16", "bf16", "bf16"}, {"f16", "f16", "f16"}, {"u8", "i8", "i32"},
                                            {"i8", "u8", "i32"},      {"i8", "i8", "i32"},   {"u8", "u8", "i32"}};
-    enum {
-        FORMS = sizeof forms / sizeof *forms,
-        TYPES = sizeof types / sizeof *types,
-        MORE = sizeof more / sizeof *more
-    };
+#define LIST(x) x, sizeof x / sizeof *x
+    static const struct {
+        const char *const *form;
+        size_t n;
+        int types[7]; /* of those above, then -1 */
+    } groups[] = {{LIST(forms), {0, 1, 2, 3, 4, 5, -1}},
+                  {LIST(more), {0, 2, -1}},
+                  {LIST(few), {0, 1, 2, 3, -1}},
+                  {LIST(halves), {0, 1, 0, 1, -1}}};
+    int i = 0;
     ir_target target;
     if (!choose_target(0, 0, "", &target)) cr_skip_test("no AVX-512");
     if (!begin()) return;
-    for (int i = -2 * MORE; i < FORMS * TYPES + 8; i++) {
-        const char *const form = i < 0 ? more[-i % MORE] : i < FORMS * TYPES ? forms[i % FORMS] : halves[i % 2];
-        const char *const *type = types[i < -MORE ? 0 : i < 0 ? 2 : i < FORMS * TYPES ? i / FORMS : i / 2 % 2];
-        char text[600];
-        int n = 0;
-        for (const char *p = form; *p; p++) {
-            const int at = *p == 'X' ? 0 : *p == 'W' ? 1 : 2;
-            if (strchr("XWT", *p) && p[1] == '[') n += snprintf(text + n, sizeof text - (size_t)n, "%s", type[at]);
-            else text[n++] = *p;
-        }
-        text[n] = 0;
-        const bool is_float = ir_is_float(ir_dtype_parse(type[2], strlen(type[2])));
-        const uint64_t r = mix((uint64_t)i + 77);
-        const int64_t size[4] = {1 + (int64_t)(r % 3), 1 + (int64_t)(r / 8 % 12), 1 + (int64_t)(r / 256 % 40), 1};
-        const long before = amx_count(AMX_PRODUCT);
-        check(text, (domain){-1, 1, SPECIAL_NONE, !is_float}, size, i % 4 && i >= 0 ? one_thread : many_threads, false,
-              ALL_LEVELS);
-        if (!amx_has_hardware() && strcmp(type[0], "f16")) cr_assert_gt(amx_count(AMX_PRODUCT), before, "%s", text);
-        if (is_float && i % 3 == 0)
-            check(text, (domain){-1, 1, SPECIAL_SOME, false}, size, one_thread, false, ALL_LEVELS);
-        if (is_float && i % 3 == 1)
-            check(text, (domain){-3e-38, 3e-38, SPECIAL_NONE, false}, size, one_thread, false, ALL_LEVELS);
-    }
+    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++)
+        for (const int *t = groups[g].types; *t >= 0; t++)
+            for (size_t k = 0; k < groups[g].n; k++) convolution_in_tiles(groups[g].form[k], types[*t], i++);
     rt_cache_close(cache);
 }
 

@@ -426,3 +426,42 @@ Test(conv, places_far_apart_make_no_large_slab) {
         text_stop();
     }
 }
+
+/* Steps of tiles are filled by places where channels are few, unless fma is quicker: -1; the same where another kernel
+ * converts the operands, so that fusing changes no bits. */
+static int axes_taken_for_channels(const char *body, bool no_fuse) {
+    char text[400];
+    snprintf(text, sizeof text, "func @f(%%x: bf16[1, %s return %%c }", body);
+    text_start();
+    const ir_plan *p = plan_text(
+        text,
+        &(ir_plan_options){.level = IR_LEVEL_V4, .features = IR_FEATURE_BF16 | IR_FEATURE_AMXBF16, .no_fuse = no_fuse});
+    int found = -1;
+    for (uint32_t s = 0; s < p->steps.n; s++) {
+        const ir_step *step = &p->steps.at[s];
+        if (step->kind == IR_STEP_KERNEL && step->kernel->kind == IR_KERNEL_WINDOW && ir_window_is_tiled(step->kernel))
+            found = step->kernel->n_folded;
+    }
+    text_stop();
+    return found;
+}
+
+Test(conv, few_channels_take_places_for_channels) {
+    static const struct {
+        const char *body;
+        int axes;
+    } shapes[] = {
+#define CONV(sizes, weights, attrs) sizes "], %w: bf16[" weights "]) -> bf16[?, ?, ?, ?] { %c = conv(%x, %w" attrs ")"
+        {CONV("64, 56, 56", "64, 64, 3, 3", ""), 0},
+        {CONV("3, 224, 224", "64, 3, 7, 7", ", strides=[2, 2], pads=[3, 3, 3, 3]"), 1},
+        {CONV("8, 56, 56", "32, 8, 3, 3", ", pads=[1, 1, 1, 1]"), 1},
+        {CONV("3, 224, 224", "32, 3, 3, 3", ", strides=[2, 2]"), 2},
+        {CONV("3, 224, 224", "96, 3, 4, 4", ", strides=[4, 4]"), 2},
+        {CONV("1, 28, 28", "16, 1, 3, 3", ""), -1},
+        {CONV("8, 56, 56", "16, 8, 1, 1", ""), -1},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int no_fuse = 0; no_fuse < 2; no_fuse++)
+            cr_expect_eq(axes_taken_for_channels(shapes[i].body, no_fuse), shapes[i].axes, "%s: %d", shapes[i].body,
+                         axes_taken_for_channels(shapes[i].body, no_fuse));
+}
