@@ -203,6 +203,7 @@ static fusor_status why(fusor_context *ctx, fu_error *e, fu_arena *arena, const 
                         int (*visit)(void *user, const fusor_cache_answer *answer), void *user) {
     ir_plan *plan;
     FU_TRY(compile_plan(arena, e, r, &plan));
+    compile_choose_held(arena, e, r, &plan);
     rt_cache_answer *a = fu_alloc(arena, sizeof *a);
     for (uint32_t i = 0; i < plan->steps.n; i++) {
         if (plan->steps.at[i].kind != IR_STEP_KERNEL) continue;

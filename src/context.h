@@ -104,6 +104,10 @@ typedef struct compile_request {
 fusor_status compile_plan(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **out);
 /* Is there an entry for every kernel of the plan? in_tiers_only: as in rt_cache_holds. */
 bool compile_holds(rt_cache *cache, const ir_plan *p, bool in_tiers_only);
+/* A program that a read-only tier (a bundle that was shipped) holds for a lower target only is taken from there, before
+ * anything is compiled: all of it from one target, a level with what the host has beside it, less and less of that.
+ * *plan is that one then. Not where somebody named the target, and not where an entry is bad, which is a warning. */
+void compile_choose_held(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **plan);
 /* The whole pipeline. */
 fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_executable **out);
 /* The same program, planned once more, for the device of a context with "auto"; nothing is bound. */

@@ -151,10 +151,21 @@ static ir_features without_last(ir_features f) {
     return f & ~last;
 }
 
-/* A program that a read-only tier (a bundle that was shipped) holds for a lower target only is taken from there, before
- * anything is compiled: all of it from one target, a level with what the host has beside it, less and less of that. Not
- * where somebody named the target. */
-static void choose_held_target(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **plan) {
+/* A hit for every kernel; else there is a warning of the first bad entry. */
+static bool is_intact(fu_arena *arena, fu_error *e, const compile_request *r, const ir_plan *p) {
+    rt_cache_answer *a = fu_alloc(arena, sizeof *a);
+    for (uint32_t i = 0; i < p->steps.n; i++) {
+        if (p->steps.at[i].kind != IR_STEP_KERNEL) continue;
+        if (rt_cache_why(r->ctx->cache, e, p->steps.at[i].kernel, a) == FUSOR_OK && a->is_hit) continue;
+        fu_error_clear(e);
+        if (a->problem[0] && a->reason != RT_MISS_NO_LINES)
+            fu_log_warn(&r->ctx->log, "cache entry %s/%s.fk: %s; it is ignored", a->where, a->key, a->problem);
+        return false;
+    }
+    return true;
+}
+
+void compile_choose_held(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **plan) {
     ir_plan_options options = (*plan)->options;
     if (r->target || r->ctx->is_level_given || options.reference || ir_level_is_gpu(options.level) ||
         !rt_cache_has_tiers(r->ctx->cache) || compile_holds(r->ctx->cache, *plan, false))
@@ -173,6 +184,7 @@ static void choose_held_target(fu_arena *arena, fu_error *e, const compile_reque
                 return;
             }
             if (!compile_holds(r->ctx->cache, lower, true)) continue;
+            if (!is_intact(arena, e, r, lower)) return;
             fu_log_event(&r->ctx->log, "dispatch", "@%s,level,%s", lower->graph->name, ir_target_name(target, name));
             *plan = lower;
             return;
@@ -186,7 +198,7 @@ static fusor_status make_exec(fu_arena *arena, fu_error *e, const compile_reques
     rt_exec_options options = r->ctx->exec;
     options.reference = reference_node;
     options.log = &r->ctx->log;
-    choose_held_target(arena, e, r, &plan);
+    compile_choose_held(arena, e, r, &plan);
     *is_interim_out = r->start != START_NEVER && start_unfused(arena, e, r, plan, &options, out);
     if (*is_interim_out) return FUSOR_OK;
     fusor_status status = rt_exec_new(e, arena, plan, r->ctx->cache, &options, out);

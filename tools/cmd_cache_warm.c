@@ -65,12 +65,14 @@ static int explain_kernel(walk *w, const char *function, const ir_kernel *k) {
         }
         return json_array_append_new(w->kernels, o) ? tool_environment(t, "out of memory") : 0;
     }
-    const char *text = a->is_hit       ? fu_format(&t->arena, "in %s", a->where)
+    const char *text = a->is_hit                      ? fu_format(&t->arena, "in %s", a->where)
+                       : a->reason == RT_MISS_OFF     ? "off: no directory and no bundle is in use"
+                       : a->reason == RT_MISS_REFRESH ? "refresh: entries are not looked for"
                        : a->problem[0] ? fu_format(&t->arena, "%s: %s", rt_miss_reason_names[a->reason], a->problem)
                        : a->nearest[0]
                            ? fu_format(&t->arena, "%s: %s is '%s'; the nearest entry, %.12s, has '%s'",
                                        rt_miss_reason_names[a->reason], a->field, a->wanted, a->nearest, a->has)
-                           : fu_format(&t->arena, "%s: the cache is empty", rt_miss_reason_names[a->reason]);
+                           : fu_format(&t->arena, "%s: no intact entry is there", rt_miss_reason_names[a->reason]);
     report_row(w->table, fu_format(&t->arena, "@%s", function), a->is_hit ? "hit" : "miss",
                fu_strndup(&t->arena, a->key, 12), fu_strdup(&t->arena, a->symbol), text);
     return 0;
@@ -91,6 +93,7 @@ static int walk_function(walk *w, const program *p, const char *function, const 
         fu_error_clear(&e);
         if (compile_plan(&t->arena, &e, &request, &plan) != FUSOR_OK)
             return e.status == FUSOR_ERROR_ARGUMENT ? tool_usage(t, "%s", e.text) : tool_fail(t, &e);
+        if (w->is_why) compile_choose_held(&t->arena, &e, &request, &plan);
         for (uint32_t i = 0; i < plan->steps.n; i++) {
             if (plan->steps.at[i].kind != IR_STEP_KERNEL) continue;
             const ir_kernel *k = plan->steps.at[i].kernel;

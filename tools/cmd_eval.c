@@ -145,6 +145,7 @@ static int open_side(tool *t, const program *p, const inputs *in, uint32_t flags
     compile_request request = {
         .ctx = t->ctx, .name = p->name, .module = p->module, .flags = FUSOR_KEEP_SOURCES | flags};
     if (compile_executable(&e, &request, &s->exe) != FUSOR_OK) return tool_fail(t, &e);
+    tool_ran(t, s->exe);
     s->n_out = fusor_executable_outputs(s->exe, 0, NULL);
     s->out = FU_NEW_N(&t->arena, fusor_buffer, s->n_out + 1);
     if (fusor_executable_prepare(s->exe, in->n, in->buffer, s->n_out, s->out, &s->call) != FUSOR_OK) {

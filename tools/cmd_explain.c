@@ -63,6 +63,7 @@ static int prepare(tool *t, const program *p, const ir_graph *g, const inputs *i
                                .function = g->name,
                                .flags = FUSOR_KEEP_SOURCES | (no_fuse ? FUSOR_NO_FUSE : 0)};
     if (compile_executable(&e, &request, exe) != FUSOR_OK) return tool_fail(t, &e);
+    if (!no_fuse) tool_ran(t, *exe);
     *out = FU_NEW_N(&t->arena, fusor_buffer, g->results.n + 1);
     fusor_status status = fusor_executable_call(*exe, in->n, in->buffer, (int)g->results.n, *out);
     if (status == FUSOR_OK) status = fusor_executable_prepare(*exe, in->n, in->buffer, (int)g->results.n, *out, call);

@@ -202,6 +202,7 @@ static int compile(run *r, point *p) {
             return tool_usage(r->t, "%s", e.text); /* FUSOR_TARGET, FUSOR_THREADS */
         return tool_fail(r->t, &e);
     }
+    tool_ran(r->t, p->exe);
     rt_cache_stats s = rt_cache_get_stats(r->t->ctx->cache);
     p->compile_ns = s.compile_ns;
     p->load_ns = s.load_ns;

@@ -435,6 +435,12 @@ static void context_log(void *user, int level, const char *line) {
     tool_note(user, "%s", line);
 }
 
+void tool_ran(tool *t, const fusor_executable *exe) {
+    const ir_plan_options *o = &rt_exec_plan(exe->exec)->options;
+    char name[IR_TARGET_MAX];
+    t->ran_target = fu_strdup(&t->arena, ir_target_name((ir_target){o->level, o->features}, name));
+}
+
 void tool_end_context(tool *t) {
     fusor_context *ctx = t->ctx;
     if (!ctx) return;
@@ -443,8 +449,8 @@ void tool_end_context(tool *t) {
         const rt_cache_stats s = rt_cache_get_stats(ctx->cache);
         const char *dir = rt_cache_dir(ctx->cache);
         tool_note(t, "target %s, device %s, %d thread%s",
-                  ir_target_name((ir_target){ctx->level, ctx->features}, target), context_device_name(ctx, device),
-                  ctx->n_threads, ctx->n_threads == 1 ? "" : "s");
+                  t->ran_target ? t->ran_target : ir_target_name((ir_target){ctx->level, ctx->features}, target),
+                  context_device_name(ctx, device), ctx->n_threads, ctx->n_threads == 1 ? "" : "s");
         tool_note(t,
                   "cache %s%s%s; kernels: %" PRId64 " from disk in %.3g ms, %" PRId64 " from memory, %" PRId64
                   " compiled in %.3g ms",
@@ -453,6 +459,7 @@ void tool_end_context(tool *t) {
     }
     fusor_context_free(ctx);
     t->ctx = NULL;
+    t->ran_target = NULL;
 }
 
 int tool_context(tool *t, int n_threads) {

@@ -43,6 +43,7 @@ struct tool {
     const tool_command *command; /* NULL until it is known */
     tool_words args;             /* what is no option, after the command's name */
     fusor_context *ctx;          /* made by tool_context */
+    const char *ran_target;      /* what its programs were taken for, by tool_ran; NULL: the context's */
     bool use_color;
     /* options.def */
     bool help, version, quiet, emit, in_place, json, no_fuse, time, wait, profile, perf, measure, dry_run, zero, list,
@@ -81,6 +82,8 @@ bool tool_parse_size(const char *text, int unit, int64_t *out);
 bool tool_read_size(const char *text, int unit, int64_t *out, bool *is_large_out); /* false for too large a one, too */
 /* The context that the options ask for; t->ctx. 0, or the exit status. n_threads 0: as the options say. */
 int tool_context(tool *t, int n_threads);
+/* A program of t->ctx was compiled: -v names its target, which is lower than the host's where a bundle is. */
+void tool_ran(tool *t, const fusor_executable *exe);
 /* Gives t->ctx up; with -v, says what was asked of it. */
 void tool_end_context(tool *t);
 /* The target that the options and the environment ask for, or the host's. 0, or the exit status. */

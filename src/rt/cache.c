@@ -171,17 +171,25 @@ void cache_tell_stats(rt_cache *c) {
     fu_free(delta);
 }
 
-fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description, size_t bytes, ir_target target,
-                               const char *symbol, const uint8_t key[IR_KEY_BYTES], int n_threads, rt_kernel **out,
-                               rt_cache_outcome *outcome) {
+static cache_wish wish_of(const rt_cache *c, const char *description, size_t bytes, ir_target target,
+                          const char *symbol, const uint8_t key[IR_KEY_BYTES]) {
     cache_wish w = {.description = description,
                     .symbol = symbol,
                     .bytes = bytes,
                     .target = target,
                     .key = key,
                     .cubins = c->cubins,
-                    .n_threads = n_threads,
                     .wants_lines = !ir_level_is_gpu(target.level) && rt_debugger_wants_lines()};
+    rt_key_text(key, w.file);
+    strcat(w.file, RT_ENTRY_SUFFIX);
+    return w;
+}
+
+fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description, size_t bytes, ir_target target,
+                               const char *symbol, const uint8_t key[IR_KEY_BYTES], int n_threads, rt_kernel **out,
+                               rt_cache_outcome *outcome) {
+    cache_wish w = wish_of(c, description, bytes, target, symbol, key);
+    w.n_threads = n_threads;
     int64_t start = fu_now_ns();
     const char *missing;
     size_t length;
@@ -189,8 +197,6 @@ fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description
     if (out && !rt_host_has(ir_target_features(target, features), &missing, &length))
         return FU_FAIL(e, FUSOR_ERROR_DEVICE, "kernel %s is for %s, which needs %.*s; this machine does not have it",
                        symbol, ir_target_name(target, name), (int)length, missing);
-    rt_key_text(key, w.file);
-    strcat(w.file, RT_ENTRY_SUFFIX);
     cache_flight f;
     rt_kernel *k = out ? find_or_take_off(c, &w, &f) : NULL;
     rt_cache_source source = RT_CACHE_MEMORY;
@@ -243,10 +249,7 @@ void cache_wish_make(const rt_cache *c, fu_arena *a, const ir_kernel *k, uint8_t
     ir_kernel_print(&text, k);
     ir_kernel_key(text.at, text.n, c->build_id, key);
     ir_kernel_symbol(k, key, symbol);
-    *out = (cache_wish){
-        .description = text.at, .symbol = symbol, .bytes = text.n, .target = ir_kernel_target(k), .key = key};
-    rt_key_text(key, out->file);
-    strcat(out->file, RT_ENTRY_SUFFIX);
+    *out = wish_of(c, text.at, text.n, ir_kernel_target(k), symbol, key);
 }
 
 fusor_status rt_cache_get(rt_cache *c, fu_error *e, const ir_kernel *k, int n_threads, rt_kernel **out,

@@ -117,11 +117,11 @@ rt_cache_stats rt_cache_get_stats(rt_cache *c);
 typedef struct rt_cache_answer {
     bool is_hit;
     rt_cache_source source; /* of a hit: MEMORY or DISK */
-    char where[4200];       /* of a hit from disk: path of the directory or bundle */
+    char where[4200];       /* of a hit from disk, or of what has the problem: path of the directory or bundle */
     rt_miss_reason reason;  /* of a miss */
     char problem[160];      /* what is wrong with an entry that is there; "" */
     char key[2 * IR_KEY_BYTES + 1], symbol[IR_SYMBOL_MAX];
-    /* Of a miss: the entry with the most lines in common; nearest[0] = 0 when there is no entry at all. */
+    /* Of a miss: the intact entry with the most lines in common; nearest[0] = 0 when there is none, or none counts. */
     char nearest[2 * IR_KEY_BYTES + 1];
     char field[16], wanted[160], has[160]; /* the first key field that differs ("level", "dim", ... or "build") */
 } rt_cache_answer;

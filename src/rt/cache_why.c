@@ -125,7 +125,7 @@ fusor_status cache_miss(rt_cache *c, fu_error *e, cache_wish *w) {
     find_nearest(c, &n);
     if (n.best < 0)
         return FU_FAIL(e, FUSOR_ERROR_MISS,
-                       "kernel %s is in no cache, and compiling is switched off; the cache is empty", w->symbol);
+                       "kernel %s is in no cache, and compiling is switched off; no intact entry is there", w->symbol);
     return FU_FAIL(
         e, FUSOR_ERROR_MISS,
         "kernel %s is in no cache, and compiling is switched off; the nearest entry (%.8s) differs first in: "
@@ -134,9 +134,11 @@ fusor_status cache_miss(rt_cache *c, fu_error *e, cache_wish *w) {
 }
 
 /* ---- the same as a report, without a request ---- */
-static bool is_good(const rt_cache *c, cache_wish *w, const void *data, size_t bytes, rt_cache_answer *out) {
+static bool is_good(const rt_cache *c, cache_wish *w, const void *data, size_t bytes, const char *where,
+                    rt_cache_answer *out) {
     rt_entry entry;
     const char *problem = rt_entry_decode(data, bytes, &entry);
+    snprintf(out->where, sizeof out->where, "%s", where);
     out->reason = RT_MISS_DAMAGED;
     if (!problem) {
         problem = cache_mismatch(c, w, &entry);
@@ -146,6 +148,10 @@ static bool is_good(const rt_cache *c, cache_wish *w, const void *data, size_t b
         problem = "it needs features that this machine lacks";
         out->reason = RT_MISS_FEATURES;
     }
+    if (!problem && w->wants_lines && !entry.head->lines_bytes && !c->only) {
+        problem = "it has no line table";
+        out->reason = RT_MISS_NO_LINES;
+    }
     snprintf(out->problem, sizeof out->problem, "%s", problem ? problem : "");
     return !problem;
 }
@@ -154,15 +160,15 @@ static bool look_in_dir(const rt_cache *c, cache_wish *w, const rt_dir *d, rt_ca
     void *data;
     size_t bytes;
     int failed = rt_dir_read(d, w->file, RT_ENTRY_MAX_BYTES, &data, &bytes, NULL);
-    snprintf(out->where, sizeof out->where, "%s", d->path);
     if (failed == ENOENT) return false;
     if (failed) {
+        snprintf(out->where, sizeof out->where, "%s", d->path);
         out->reason = RT_MISS_UNREADABLE;
         snprintf(out->problem, sizeof out->problem, "%s",
                  failed == EPERM ? "not a plain file that only you or root may write" : strerror(failed));
         return false;
     }
-    bool good = is_good(c, w, data, bytes, out);
+    bool good = is_good(c, w, data, bytes, d->path, out);
     fu_free(data);
     return good;
 }
@@ -173,6 +179,10 @@ static bool look(rt_cache *c, cache_wish *w, rt_cache_answer *out) {
     pthread_mutex_unlock(&c->lock);
     out->source = out->is_hit ? RT_CACHE_MEMORY : RT_CACHE_DISK;
     if (out->is_hit) return true;
+    if (c->mode == RT_CACHE_REFRESH) {
+        out->reason = RT_MISS_REFRESH;
+        return false;
+    }
     int n_tiers = atomic_load_explicit(&c->n_tiers, memory_order_acquire);
     if (!n_tiers && !c->has_dir) out->reason = RT_MISS_OFF;
     for (int i = 0; i < n_tiers; i++) {
@@ -183,13 +193,11 @@ static bool look(rt_cache *c, cache_wish *w, rt_cache_answer *out) {
         }
         size_t bytes;
         void *data = rt_bundle_find(&t->bundle, w->key, &bytes);
-        bool good = data && is_good(c, w, data, bytes, out);
+        bool good = data && is_good(c, w, data, bytes, t->path, out);
         fu_free(data);
-        snprintf(out->where, sizeof out->where, "%s", t->path);
         if (good) return true;
     }
     if (c->has_dir && look_in_dir(c, w, &c->dir, out)) return true;
-    out->where[0] = 0;
     if (c->has_dir && out->reason == RT_MISS_NEW) {
         rt_stats_content s;
         rt_stats_read(&c->dir, &s);
@@ -207,7 +215,7 @@ fusor_status rt_cache_why(rt_cache *c, fu_error *e, const ir_kernel *k, rt_cache
     cache_wish_make(c, &arena, k, key, out->symbol, &w);
     rt_key_text(key, out->key);
     out->is_hit = look(c, &w, out);
-    if (!out->is_hit) {
+    if (!out->is_hit && out->reason != RT_MISS_REFRESH) {
         nearest n = {.w = &w, .build_id = c->build_id, .best = -1};
         find_nearest(c, &n);
         if (n.best >= 0) {

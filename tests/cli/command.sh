@@ -415,6 +415,16 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     expect 0 'would be compiled' cache why --dim B=4 \
         -e 'func @f(%x: f32[B, N]) -> f32[B, ?] { %y = slice(%x, starts=[10], ends=[99], axes=[1]) return %y }'
     expect 0 ' hit ' cache why two.fusor --target v3
+    for mode in 'refresh: entries are not looked for' 'off: no directory and no bundle is in use'; do
+        FUSOR_CACHE=${mode%%:*} expect 0 "$mode" cache why two.fusor @g
+        grep -q '^1 kernel, 1 would be compiled' out && ok || bad "cache why, $mode"
+    done
+    # A bundle of a lower level serves: the level is said, and what is seen is what runs.
+    expect 0 '1 entries' cache warm two.fusor @g --target v2 -o low.fbundle --cache-dir "$work/low"
+    FUSOR_CACHE_PATH=low.fbundle expect 0 '@g *hit .*in low.fbundle' cache why two.fusor @g --cache-dir "$work/none"
+    FUSOR_CACHE_PATH=low.fbundle expect 0 'target x86-64-v2, device cpu' run two.fusor @g a=ones -v --cache-dir "$work/none"
+    grep -q ' 1 from disk .* 0 compiled' err && ok || bad 'a bundle of a lower level'
+    rm -f low.fbundle
     # What --dim warms is what a run of these sizes asks for, and a program that has them as integers.
     rows='%w: f32[64, 32]) -> f32[B, 32] { %h = matmul(%x, %w) %y = relu(%h) return %y }'
     expect 0 ' 3 compiled now' cache warm -e "func @f(%x: f32[B, 64], $rows" --dim B=1,32 --cache-dir "$work/dims" -o dims.fbundle

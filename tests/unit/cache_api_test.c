@@ -345,6 +345,60 @@ Test(cache_api, lower_levels) {
     fusor_context_free(ctx);
 }
 
+/* A bad entry there costs a warning and the misses, not the level; a report sees what a compile meets. */
+static int n_lower_hits, n_answers;
+static int count_lower(void *user, const fusor_cache_answer *a) {
+    (void)user;
+    n_answers++;
+    n_lower_hits += a->is_hit && strstr(a->symbol, "__v2_") != NULL;
+    return 1;
+}
+static int n_told;
+static void count_told(void *user, int level, const char *line) {
+    (void)user, (void)level;
+    n_told += strstr(line, "checksum does not match; it is ignored") != NULL;
+}
+
+Test(cache_api, damaged_lower_levels) {
+    if (!has_module() || rt_host_level() <= IR_LEVEL_V2) SKIP("no module, or no lower level");
+    char bundle[256];
+    static char bytes[1 << 16];
+    snprintf(bundle, sizeof bundle, "%s/app.fbundle", dir);
+    fusor_context *ctx = new_context(dir, 0, "x86-64-v2");
+    cr_assert_eq(compile(ctx, PROGRAM("relu")), FUSOR_OK);
+    cr_assert_eq(fusor_cache_export(ctx, bundle, NULL), FUSOR_OK);
+    fusor_context_free(ctx);
+    for (int is_bad = 0; is_bad < 2; is_bad++) {
+        fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
+        o.cache_dir = "";
+        o.log = count_told;
+        if (is_bad) {
+            FILE *f = fopen(bundle, "r+");
+            const size_t n = fread(bytes, 1, sizeof bytes, f);
+            char *entry = memmem(bytes, n, "FUSORK1\n", 8);
+            cr_assert(n < sizeof bytes && entry);
+            fseek(f, entry - bytes + 700, SEEK_SET);
+            fputc(entry[700] ^ 1, f);
+            fclose(f);
+        }
+        ctx = fusor_context_new(&o);
+        cr_assert_eq(fusor_cache_add_bundle(ctx, bundle), FUSOR_OK);
+        n_lower_hits = n_answers = n_told = 0;
+        cr_assert_eq(fusor_cache_why(ctx, PROGRAM("relu"), NULL, count_lower, NULL), FUSOR_OK);
+        cr_assert(n_answers == 1 && n_lower_hits == !is_bad && n_told == is_bad, "%d %d %d", n_answers, n_lower_hits,
+                  n_told);
+        cr_assert_eq(compile(ctx, PROGRAM("relu")), FUSOR_OK);
+        cr_assert_eq(n_told, 2 * is_bad);
+        fusor_cache_stats s = {.size = sizeof s};
+        cr_assert_eq(fusor_cache_get_stats(ctx, &s), FUSOR_OK);
+        cr_assert(s.disk_hits == !is_bad && s.compiles == is_bad);
+        n_lower_hits = 0; /* what is in memory now is of the level that ran */
+        cr_assert_eq(fusor_cache_why(ctx, PROGRAM("relu"), NULL, count_lower, NULL), FUSOR_OK);
+        cr_assert_eq(n_lower_hits, !is_bad);
+        fusor_context_free(ctx);
+    }
+}
+
 /* A machine with features that came later is served by a bundle for one without. */
 Test(cache_api, features_that_came_later) {
     static const char text[] =

@@ -479,7 +479,7 @@ Test(cache, cache_only_names_the_difference) {
     o.dir = "";
     c = open_with(o);
     cr_assert_eq(get_text(c, "value 3", &k, NULL), FUSOR_ERROR_MISS);
-    cr_assert(strstr(error.text, "empty"), "%s", error.text);
+    cr_assert(strstr(error.text, "no intact entry"), "%s", error.text);
     rt_cache_close(c);
     cr_assert_eq(n_generated, 2);
 }
