@@ -55,6 +55,11 @@ const char *rt_dir_open(const char *path, bool make, rt_dir *out, char *why, siz
     return why;
 }
 
+bool rt_dir_try(const char *path, rt_dir *out) {
+    char why[1];
+    return path && path[0] && !rt_dir_open(path, false, out, why, sizeof why);
+}
+
 void rt_dir_close(rt_dir *d) {
     if (d->fd >= 0) close(d->fd);
     d->fd = -1;

@@ -49,6 +49,8 @@ typedef struct rt_dir {
 /* Opens it, checks owner and mode. make: create what is missing. NULL, or why not (in `why`, whose owner is the
  * caller). */
 const char *rt_dir_open(const char *path, bool make, rt_dir *out, char *why, size_t room);
+/* The same for one that is there, where nobody asks why not. "" and NULL are none. */
+bool rt_dir_try(const char *path, rt_dir *out);
 void rt_dir_close(rt_dir *d);
 /* Opens a plain file that only the effective user or root may write; the descriptor, or -1 with errno (EPERM: it is not
  * one). */

@@ -5,8 +5,8 @@
  * the cache, one for each number of threads. */
 #include "rt/limits.h"
 #include "base/arena.h"
-#include "base/file.h"
 #include "base/log.h"
+#include "rt/cache_entry.h"
 #include "rt/cpuinfo.h"
 #include "rt/threads.h"
 #include <immintrin.h>
@@ -244,14 +244,15 @@ static rt_limits measure(int n_threads) {
 }
 
 /* ---- the file ---- */
-static bool path_of(const char *dir, int n_threads, char *out, size_t room) {
-    const int n = dir && dir[0] ? snprintf(out, room, "%s/limits-%d", dir, n_threads) : 0;
-    return n > 0 && (size_t)n < room;
+enum { NAME_MAX_BYTES = 32 };
+static const char *name_of(int n_threads, char out[NAME_MAX_BYTES]) {
+    snprintf(out, NAME_MAX_BYTES, "limits-%d", n_threads);
+    return out;
 }
 
-static void keep(const rt_limits *l, const char *dir) {
-    char path[4096];
-    if (!path_of(dir, l->n_threads, path, sizeof path)) return;
+static void keep(const rt_limits *l, const char *path) {
+    char name[NAME_MAX_BYTES];
+    rt_dir dir;
     json_t *d = json_pack("{s:s, s:i, s:s, s:i}", "schema", "fusor-limits/3", "level", rt_host_level(), "cpu",
                           rt_host_brand(), "threads", l->n_threads);
     json_t *peaks = json_object(), *bandwidths = json_object();
@@ -264,9 +265,10 @@ static void keep(const rt_limits *l, const char *dir) {
     char text[2048];
     size_t n = d ? json_dumpb(d, text, sizeof text, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) : 0;
     json_decref(d);
-    if (!n || n >= sizeof text) return;
+    if (!n || n >= sizeof text || !rt_dir_try(path, &dir)) return;
     fu_part part = {text, n};
-    (void)fu_file_write_atomic(path, 0600, &part, 1); /* not kept: measured again by the next process */
+    (void)rt_dir_write(&dir, name_of(l->n_threads, name), &part, 1); /* not kept: measured again by the next process */
+    rt_dir_close(&dir);
 }
 
 static double positive(const json_t *d, const char *list, const char *name) {
@@ -274,11 +276,15 @@ static double positive(const json_t *d, const char *list, const char *name) {
     return v > 0 && isfinite(v) ? v : 0;
 }
 
-static bool read_file(const char *dir, int n_threads, rt_limits *l) {
-    char path[4096];
+static bool read_file(const char *path, int n_threads, rt_limits *l) {
+    char name[NAME_MAX_BYTES];
+    rt_dir dir;
     void *data = NULL;
     size_t n;
-    if (!path_of(dir, n_threads, path, sizeof path) || fu_file_read(path, 4096, &data, &n) != 0) return false;
+    if (!rt_dir_try(path, &dir)) return false;
+    const bool is_read = !rt_dir_read(&dir, name_of(n_threads, name), 4096, &data, &n, NULL);
+    rt_dir_close(&dir);
+    if (!is_read) return false;
     json_t *d = json_loadb(data, n, 0, NULL);
     fu_free(data);
     const char *cpu = json_string_value(json_object_get(d, "cpu")),

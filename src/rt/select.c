@@ -2,11 +2,12 @@
 /* select.c: CPU or GPU for one call (select.h): the model, the policy, and what was measured, kept in DIR/select:
  * header, histories, a checksum over all of it. It is read, merged and replaced under a lock file, by rename; what is
  * damaged counts as empty. */
+#include "base/small.h"
 #include "rt/select.h"
 #include "base/arena.h"
-#include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "rt/cache_entry.h"
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
@@ -120,7 +121,8 @@ uint64_t rt_select_key(uint64_t program, const int64_t *sizes, size_t n, double 
 }
 
 /* ---- histories ---- */
-#define MAGIC "FUSORA1\n"
+#define FILE_NAME "select"
+#define MAGIC     "FUSORA1\n"
 enum { MOST = 2048, KEPT = 1536, SAVE_EVERY = 256 };
 typedef struct header {
     char magic[8];
@@ -131,7 +133,7 @@ typedef struct header {
 
 struct rt_select {
     pthread_mutex_t lock;
-    char *path; /* NULL: memory only */
+    char *path; /* of the directory; NULL: memory only */
     bool is_read_only;
     rt_select_history *at; /* MOST of them, by key */
     size_t n;
@@ -173,12 +175,12 @@ static rt_select_history *find(rt_select *s, uint64_t key) {
 }
 
 /* What the file has and memory has not, or has seen less lately. */
-static void merge(rt_select *s) {
+static void merge(rt_select *s, const rt_dir *dir) {
     void *data = NULL;
     size_t bytes = 0;
     uint8_t sum[16];
     header h;
-    if (!s->path || fu_file_read(s->path, sizeof h + MOST * sizeof *s->at, &data, &bytes)) return;
+    if (rt_dir_read(dir, FILE_NAME, sizeof h + MOST * sizeof *s->at, &data, &bytes, NULL)) return;
     if (bytes >= sizeof h) memcpy(&h, data, sizeof h);
     const bool has_size = bytes >= sizeof h && memcmp(h.magic, MAGIC, 8) == 0 && h.entry_bytes == sizeof *s->at &&
                           h.n <= MOST && bytes == sizeof h + h.n * sizeof *s->at;
@@ -203,24 +205,28 @@ rt_select *rt_select_open(const char *dir, bool is_read_only) {
     pthread_mutex_init(&s->lock, NULL);
     s->is_read_only = is_read_only;
     s->at = fu_calloc(MOST, sizeof *s->at);
-    if (s->at && dir && dir[0] && (s->path = fu_malloc(strlen(dir) + sizeof "/select")))
-        sprintf(s->path, "%s/select", dir);
-    if (s->at) merge(s);
-    else rt_select_close(s), s = NULL;
+    if (!s->at) {
+        rt_select_close(s);
+        return NULL;
+    }
+    rt_dir d;
+    if (rt_dir_try(dir, &d)) {
+        if ((s->path = fu_malloc(strlen(dir) + 1))) strcpy(s->path, dir);
+        merge(s, &d);
+        rt_dir_close(&d);
+    }
     return s;
 }
 
 /* Under s->lock. Who finds the file's lock taken leaves it to a later time. */
 static bool save(rt_select *s) {
-    char lock_path[4200];
+    rt_dir dir;
     s->unsaved = 0;
-    if (!s->path || s->is_read_only ||
-        snprintf(lock_path, sizeof lock_path, "%s.lock", s->path) >= (int)sizeof lock_path)
-        return false;
-    const int fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (s->is_read_only || !rt_dir_try(s->path, &dir)) return false;
+    const int fd = openat(dir.fd, FILE_NAME ".lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     bool ok = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
     if (ok) {
-        merge(s);
+        merge(s, &dir);
         header h = {.magic = MAGIC, .n = s->n, .entry_bytes = sizeof *s->at};
         const size_t bytes = s->n * sizeof *s->at;
         char *all = fu_malloc(sizeof h + bytes);
@@ -229,11 +235,12 @@ static bool save(rt_select *s) {
             memcpy(all + sizeof h, s->at, bytes);
             fu_hash128(all + CHECKED_FROM, sizeof h + bytes - CHECKED_FROM, h.checksum);
             memcpy(all, &h, sizeof h);
-            ok = fu_file_write_atomic(s->path, 0600, &(fu_part){all, sizeof h + bytes}, 1) == 0;
+            ok = rt_dir_write(&dir, FILE_NAME, &(fu_part){all, sizeof h + bytes}, 1) == 0;
         } else ok = false;
         fu_free(all);
     }
     if (fd >= 0) fu_file_unlock(fd);
+    rt_dir_close(&dir);
     return ok;
 }
 

@@ -3,6 +3,7 @@
  * where the model forbids it; its file survives damage, other processes and too many programs. */
 #include "rt/select.h"
 #include "base/file.h"
+#include "rt/limits.h"
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <math.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* n calls of what really takes `truth`; how many went to each side, and what was lost beside always taking the
@@ -181,6 +183,39 @@ Test(select_file, damage_counts_as_empty) {
     rt_select_close(s);
     free(good);
     free(bad);
+}
+
+/* What others may write, or is no plain file, is nobody's word; a pipe hangs nobody. */
+Test(select_file, only_own_plain_files_count, .timeout = 20) {
+    char good[200];
+    snprintf(good, sizeof good, "%s.good", path);
+    rt_select *s = rt_select_open(dir, false);
+    teach(s, 1, 10, 20);
+    rt_select_close(s);
+    cr_assert_eq(rename(path, good), 0);
+    for (int kind = 0; kind < 4; kind++) {
+        const bool is_good = kind == 0;
+        cr_assert_eq(kind < 2    ? link(good, path) | chmod(path, is_good ? 0600 : 0622)
+                     : kind == 2 ? chmod(good, 0600) | symlink(good, path)
+                                 : mkfifo(path, 0600),
+                     0);
+        s = rt_select_open(dir, true);
+        cr_assert_eq(known(s, 1, RT_SIDE_CPU), is_good ? 10 : -1, "kind %d", kind);
+        rt_select_close(s);
+        cr_assert_eq(unlink(path), 0);
+    }
+    (void)unlink(good);
+}
+
+/* Nor are the machine's limits read from such a file. */
+Test(select_file, limits_as_well, .timeout = 60) {
+    char name[200];
+    snprintf(name, sizeof name, "%s/limits-1", dir);
+    cr_assert_eq(mkfifo(name, 0600), 0);
+    const rt_limits measured = rt_limits_get(dir, 1, false, false);
+    struct stat st;
+    cr_assert(measured.is_known && lstat(name, &st) == 0 && S_ISREG(st.st_mode)); /* kept, in its place */
+    (void)unlink(name);
 }
 
 Test(select_file, it_stays_small) {
