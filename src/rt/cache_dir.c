@@ -2,6 +2,7 @@
 /* cache_dir.c: files of the cache directory: who may own them, whole reads, atomic writes, locks, eviction. All go
  * through the directory's descriptor, so that renaming or replacing the directory leads nowhere else. */
 #include "base/small.h"
+#include "rt/cache_stats.h"
 #include "rt/cubin.h"
 #include "base/env.h"
 #include "base/file.h"
@@ -196,15 +197,15 @@ static DIR *open_listing(const rt_dir *d) {
 typedef struct found {
     char name[RT_CUBIN_NAME_MAX];
     bool is_cubin, is_gone;
-    int64_t mtime_s;
-    long mtime_ns;
+    int64_t used_s; /* its time, which hits touch once an hour, or the use that the stats file knows of */
+    long used_ns;
     uint64_t bytes;
 } found;
 
 static int older_first(const void *a, const void *b) {
     const found *x = a, *y = b;
-    if (x->mtime_s != y->mtime_s) return x->mtime_s < y->mtime_s ? -1 : 1;
-    if (x->mtime_ns != y->mtime_ns) return x->mtime_ns < y->mtime_ns ? -1 : 1;
+    if (x->used_s != y->used_s) return x->used_s < y->used_s ? -1 : 1;
+    if (x->used_ns != y->used_ns) return x->used_ns < y->used_ns ? -1 : 1;
     return strcmp(x->name, y->name);
 }
 
@@ -248,8 +249,8 @@ static int survey(const rt_dir *d, found **list_out, size_t *n_out, bool clean, 
         strcpy(list[n].name, item->d_name);
         list[n].is_cubin = is_cubin;
         list[n].is_gone = false;
-        list[n].mtime_s = st.st_mtim.tv_sec;
-        list[n].mtime_ns = st.st_mtim.tv_nsec;
+        list[n].used_s = st.st_mtim.tv_sec;
+        list[n].used_ns = st.st_mtim.tv_nsec;
         list[n++].bytes = (uint64_t)st.st_size;
     }
     closedir(listing);
@@ -257,6 +258,21 @@ static int survey(const rt_dir *d, found **list_out, size_t *n_out, bool clean, 
     *list_out = list;
     *n_out = n;
     return 0;
+}
+
+static void add_uses(const rt_dir *d, found *list, size_t n) {
+    rt_stats_content s;
+    rt_stats_read(d, &s);
+    for (size_t i = 0; i < n; i++) {
+        uint8_t key[IR_KEY_BYTES];
+        for (int k = 0; k < 2 * IR_KEY_BYTES; k++) {
+            const int digit = list[i].name[k] <= '9' ? list[i].name[k] - '0' : list[i].name[k] - 'a' + 10;
+            key[k / 2] = (uint8_t)(k % 2 ? key[k / 2] << 4 | digit : digit);
+        }
+        const rt_stats_use *use = rt_stats_find(&s, key);
+        if (use && use->last_s > list[i].used_s) list[i].used_s = use->last_s;
+    }
+    rt_stats_free(&s);
 }
 
 static bool remove_found(const rt_dir *d, found *f, bool is_dry_run, uint64_t *total, int64_t *gone_bytes,
@@ -279,11 +295,12 @@ uint64_t rt_dir_evict(const rt_dir *d, uint64_t max_bytes, uint64_t target_bytes
     if (unread == 0) {
         size_t n_cubins = 0;
         for (size_t i = 0; i < n; i++) total += list[i].bytes, n_cubins += list[i].is_cubin;
+        add_uses(d, list, n);
         if (n) qsort(list, n, sizeof *list, older_first);
         int64_t now = time(NULL);
         bool is_over = total > max_bytes;
         for (size_t i = 0; i < n; i++) {
-            bool is_old = max_age_s > 0 && now - list[i].mtime_s > max_age_s;
+            bool is_old = max_age_s > 0 && now - list[i].used_s > max_age_s;
             if (list[i].is_gone || (!is_old && !(is_over && total > target_bytes))) continue;
             if (!remove_found(d, &list[i], is_dry_run, &total, &gone_bytes, &failed)) continue;
             if (list[i].is_cubin) continue;
