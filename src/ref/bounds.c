@@ -690,7 +690,7 @@ ref_comparison ref_compare(const ref_tensor *got, const ref_tensor *expected, co
         double share = d == 0 ? (limit > 0 ? 0 : -0.5) : limit > 0 ? d / limit : INFINITY;
         if (isinf(d) && isinf(limit)) share = 1;
         if (d / ulp > c.max_ulp) c.max_ulp = d / ulp;
-        if (share > worst || c.at < 0) {
+        if (share > worst || c.at < 0 || (share == worst && d / ulp > c.at_ulp)) { /* all bounds may be 0 */
             worst = share;
             c.at = i;
             c.at_ulp = d / ulp;

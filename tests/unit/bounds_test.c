@@ -106,6 +106,12 @@ Test(bounds, comparison) {
     c = ref_compare(&a, &b, bound, -1);
     cr_expect(c.ok && c.max_ulp == 1 && c.bound_ulp >= 1 && c.at == 2);
     cr_expect(c.at_ulp == 1 && c.at_bound_ulp > 4 && c.at_bound_ulp < 4.3); /* 1e-6 of 2^-22 */
+    memcpy(got, x, sizeof got);
+    got[0] = nextafterf(x[0], 1);
+    got[3] = x[3] * 1.5f;
+    c = ref_compare(&a, &b, (double[4]){0}, -1); /* without a bound: the largest error, not the first */
+    cr_expect(!c.ok && c.at == 3 && c.at_ulp == c.max_ulp && c.max_ulp > 1);
+    got[3] = x[3];
     got[0] = NAN;
     c = ref_compare(&a, &b, bound, -1);
     cr_expect(!c.ok && c.at == 0);
