@@ -206,15 +206,18 @@ fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description
         bool found = cache_try_tiers(c, e, &w, want, &status);
         source = RT_CACHE_DISK;
         if (!found && status == FUSOR_OK) {
-            pthread_mutex_lock(&c->lock);
-            CACHE_COUNT(c, misses, 1);
-            CACHE_COUNT(c, miss[w.reason], 1);
-            rt_stats_note_use(&c->delta, key, false);
-            pthread_mutex_unlock(&c->lock);
-            fu_log_event(&c->log, "cache", "%s,why,%s", symbol, rt_miss_reason_names[w.reason]);
+            const rt_miss_reason reason = w.reason;
             if (c->only) status = cache_miss(c, e, &w);
             else status = cache_make(c, e, &w, want, &found);
-            if (!found) source = RT_CACHE_COMPILED;
+            if (!found) { /* another process may have made it meanwhile: that is a hit */
+                source = RT_CACHE_COMPILED;
+                pthread_mutex_lock(&c->lock);
+                CACHE_COUNT(c, misses, 1);
+                CACHE_COUNT(c, miss[reason], 1);
+                rt_stats_note_use(&c->delta, key, false, reason == RT_MISS_NEW);
+                pthread_mutex_unlock(&c->lock);
+                fu_log_event(&c->log, "cache", "%s,why,%s", symbol, rt_miss_reason_names[reason]);
+            }
         }
         pthread_mutex_lock(&c->lock);
         rt_kernel *leaves = NULL;
@@ -223,7 +226,7 @@ fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description
             CACHE_COUNT(c, disk_hits, 1);
             CACHE_COUNT(c, load_ns, load_ns);
             if (k && k->compile_ns > load_ns) CACHE_COUNT(c, saved_ns, k->compile_ns - load_ns);
-            rt_stats_note_use(&c->delta, key, true);
+            rt_stats_note_use(&c->delta, key, true, false);
         }
         if (status == FUSOR_OK && out) leaves = remember(c, k);
         if (out) land(c, &f);

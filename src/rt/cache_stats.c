@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* cache_stats.c: the losable counters of a cache directory, DIR/stats: header, counters, uses by key; a checksum over
  * all of it. It is rewritten in place under flock: a torn write fails the checksum and counting begins anew. */
+#include "base/small.h"
 #include "rt/cache_stats.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -81,14 +82,16 @@ const rt_stats_use *rt_stats_find(const rt_stats_content *s, const uint8_t key[I
     return s->n ? bsearch(&wanted, s->use, s->n, sizeof wanted, by_key) : NULL;
 }
 
-void rt_stats_note_use(rt_stats_delta *delta, const uint8_t key[IR_KEY_BYTES], bool is_hit) {
+void rt_stats_note_use(rt_stats_delta *delta, const uint8_t key[IR_KEY_BYTES], bool is_hit, bool is_new) {
     int i = 0;
     while (i < delta->n_uses && memcmp(delta->use[i].key, key, IR_KEY_BYTES) != 0) i++;
     if (i == RT_STATS_PENDING) return;
     if (i == delta->n_uses) {
         delta->use[delta->n_uses++] = (rt_stats_use){0};
         memcpy(delta->use[i].key, key, IR_KEY_BYTES);
+        delta->is_new[i] = false;
     }
+    delta->is_new[i] |= is_new;
     delta->use[i].hits += is_hit;
     delta->use[i].last_s = time(NULL);
 }
@@ -145,7 +148,7 @@ bool rt_stats_add(const rt_dir *d, rt_stats_delta *delta) {
     if (!old.since_s) old.since_s = time(NULL);
     /* A miss of a key that the file knows is one of an entry that was there and went. */
     for (int i = 0; i < delta->n_uses; i++)
-        if (delta->use[i].hits == 0 && rt_stats_find(&old, delta->use[i].key) && delta->counts.miss[RT_MISS_NEW] > 0) {
+        if (delta->is_new[i] && rt_stats_find(&old, delta->use[i].key)) {
             delta->counts.miss[RT_MISS_NEW]--;
             delta->counts.miss[RT_MISS_GONE]++;
         }

@@ -17,6 +17,7 @@ typedef struct rt_stats_delta {
     rt_cache_stats counts;
     int n_uses;
     rt_stats_use use[RT_STATS_PENDING]; /* those that find no room are counted, but not by key */
+    bool is_new[RT_STATS_PENDING];      /* of use[i]: a miss for want of an entry was among them */
 } rt_stats_delta;
 
 /* The file's content; zeros where there is none. uses: by fu_malloc, sorted by key (NULL when none). */
@@ -33,5 +34,5 @@ void rt_stats_free(rt_stats_content *s);
 const rt_stats_use *rt_stats_find(const rt_stats_content *s, const uint8_t key[IR_KEY_BYTES]);
 /* Adds delta and forgets it; keeps it where the file cannot be had now. False: it will never be (not writable). */
 bool rt_stats_add(const rt_dir *d, rt_stats_delta *delta);
-void rt_stats_note_use(rt_stats_delta *delta, const uint8_t key[IR_KEY_BYTES], bool is_hit);
+void rt_stats_note_use(rt_stats_delta *delta, const uint8_t key[IR_KEY_BYTES], bool is_hit, bool is_new);
 #endif

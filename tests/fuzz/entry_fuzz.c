@@ -187,7 +187,7 @@ static size_t make_stats(uint8_t *out) {
     size_t n = 0;
     if (!delta || !mkdtemp(dir) || rt_dir_open(dir, true, &d, why, sizeof why)) abort();
     delta->counts.misses = 3;
-    for (uint8_t i = 0; i < 5; i++) rt_stats_note_use(delta, (uint8_t[IR_KEY_BYTES]){i}, true);
+    for (uint8_t i = 0; i < 5; i++) rt_stats_note_use(delta, (uint8_t[IR_KEY_BYTES]){i}, true, false);
     if (!rt_stats_add(&d, delta) || rt_dir_read(&d, RT_STATS_FILE, ROOM, &data, &n, NULL)) abort();
     memcpy(out, data, n);
     fu_free(data);

@@ -547,15 +547,40 @@ Test(cache, processes_compile_once, .timeout = 60) {
         if (fork() == 0) {
             rt_cache *c = open_cache();
             for (int i = 0; i < 10; i++) want(c, i);
+            const rt_cache_stats s = rt_cache_get_stats(c); /* who waited for another has a hit, and no miss */
             rt_cache_close(c);
             *total += n_generated;
-            _exit(n_warnings);
+            _exit(n_warnings + (s.misses != n_generated || s.disk_hits != 10 - s.misses));
         }
     for (int p = 0, status; p < 4; p++) {
         wait(&status);
         cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
     cr_assert_eq(*total, 10);
+}
+
+/* Each miss keeps its own reason, whatever else is missed before the counters are told. */
+Test(cache, reasons_of_several_misses) {
+    rt_cache *c = open_cache();
+    want(c, 1);
+    want(c, 2);
+    rt_cache_close(c);
+    char path[512];
+    file_of(1, path);
+    cr_assert_eq(truncate(path, 100), 0);
+    file_of(2, path);
+    cr_assert_eq(unlink(path), 0);
+    c = open_cache();
+    want(c, 3);
+    want(c, 1);
+    want(c, 2);
+    rt_cache_close(c);
+    rt_cache_stats s;
+    int64_t since;
+    cr_assert_eq(rt_cache_read_totals(&error, dir, &s, &since), FUSOR_OK);
+    cr_assert(s.misses == 5 && s.miss[RT_MISS_NEW] == 3 && s.miss[RT_MISS_DAMAGED] == 1 && s.miss[RT_MISS_GONE] == 1,
+              "%ld new, %ld damaged, %ld gone", (long)s.miss[RT_MISS_NEW], (long)s.miss[RT_MISS_DAMAGED],
+              (long)s.miss[RT_MISS_GONE]);
 }
 
 /* A process that hangs while it holds the lock costs two seconds at most. */
