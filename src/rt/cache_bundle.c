@@ -57,7 +57,7 @@ const char *rt_bundle_open(const char *path, rt_bundle *out) {
     rt_dir here = {.fd = AT_FDCWD};
     *out = (rt_bundle){.fd = -1};
     out->fd = rt_dir_open_file(&here, path, &out->bytes, NULL);
-    if (out->fd < 0) return errno == EPERM ? "not a plain file that only you or root may write" : strerror(errno);
+    if (out->fd < 0) return rt_dir_reason(errno);
     return read_index(out);
 }
 

@@ -61,6 +61,12 @@ bool rt_dir_try(const char *path, rt_dir *out) {
     return path && path[0] && !rt_dir_open(path, false, out, why, sizeof why);
 }
 
+const char *rt_dir_reason(int problem) {
+    return problem == EPERM   ? "not a plain file that only you or root may write"
+           : problem == ELOOP ? "it is a symbolic link"
+                              : strerror(problem);
+}
+
 void rt_dir_close(rt_dir *d) {
     if (d->fd >= 0) close(d->fd);
     d->fd = -1;
@@ -69,10 +75,7 @@ void rt_dir_close(rt_dir *d) {
 int rt_dir_open_file(const rt_dir *d, const char *name, uint64_t *bytes_out, int64_t *mtime_s_out) {
     /* O_NONBLOCK: a pipe of that name must not hang the open. */
     int fd = openat(d->fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0) {
-        if (errno == ELOOP) errno = EPERM;
-        return -1;
-    }
+    if (fd < 0) return -1;
     struct stat st;
     int e = fstat(fd, &st) ? errno : 0;
     if (!e && (!S_ISREG(st.st_mode) || !is_trusted(&st))) e = EPERM;
@@ -209,16 +212,22 @@ static int older_first(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-/* The first that could not be deleted, in *failed. */
-static bool remove_file(const rt_dir *d, const char *name, int *failed) {
+/* An empty directory, too: what was found under the name of an entry is set aside, whatever it is. */
+static bool remove_file(const rt_dir *d, const char *name, rt_dir_failure *failed) {
     if (unlinkat(d->fd, name, 0) == 0 || errno == ENOENT) return true;
-    if (!*failed) *failed = errno;
+    const int e = errno;
+    if (e == EISDIR && unlinkat(d->fd, name, AT_REMOVEDIR) == 0) return true;
+    if (!failed->error) {
+        failed->error = e == EISDIR ? errno : e;
+        snprintf(failed->name, sizeof failed->name, "%s", name);
+    }
     return false;
 }
 
 /* All entries and what drivers made of them, with their times, by fu_malloc. clean: temporary files older than an hour
  * go on the way; all_temporary: all but those that a process is writing. */
-static int survey(const rt_dir *d, found **list_out, size_t *n_out, bool clean, bool all_temporary, int *failed) {
+static int survey(const rt_dir *d, found **list_out, size_t *n_out, bool clean, bool all_temporary,
+                  rt_dir_failure *failed) {
     DIR *listing = open_listing(d);
     if (!listing) return errno;
     found *list = NULL;
@@ -276,7 +285,7 @@ static void add_uses(const rt_dir *d, found *list, size_t n) {
 }
 
 static bool remove_found(const rt_dir *d, found *f, bool is_dry_run, uint64_t *total, int64_t *gone_bytes,
-                         int *failed) {
+                         rt_dir_failure *failed) {
     if (!is_dry_run && !remove_file(d, f->name, failed)) return false;
     f->is_gone = true;
     *total -= f->bytes;
@@ -285,12 +294,12 @@ static bool remove_found(const rt_dir *d, found *f, bool is_dry_run, uint64_t *t
 }
 
 uint64_t rt_dir_evict(const rt_dir *d, uint64_t max_bytes, uint64_t target_bytes, int64_t max_age_s, bool is_dry_run,
-                      bool all_temporary, int64_t *n_out, int64_t *bytes_out, int *failed_out) {
+                      bool all_temporary, int64_t *n_out, int64_t *bytes_out, rt_dir_failure *failed_out) {
     found *list;
     size_t n;
     uint64_t total = 0;
     int64_t gone = 0, gone_bytes = 0;
-    int failed = 0;
+    rt_dir_failure failed = {0};
     const int unread = survey(d, &list, &n, !is_dry_run, all_temporary, &failed);
     if (unread == 0) {
         size_t n_cubins = 0;
@@ -313,7 +322,7 @@ uint64_t rt_dir_evict(const rt_dir *d, uint64_t max_bytes, uint64_t target_bytes
     }
     if (n_out) *n_out = gone;
     if (bytes_out) *bytes_out = gone_bytes;
-    if (failed_out) *failed_out = unread ? unread : failed;
+    if (failed_out) *failed_out = unread ? (rt_dir_failure){.error = unread} : failed;
     return total;
 }
 
@@ -321,11 +330,12 @@ uint64_t rt_dir_keep_to(const rt_dir *d, uint64_t max_bytes, int64_t *n_out) {
     return rt_dir_evict(d, max_bytes, max_bytes / 10 * 9, 0, false, false, n_out, NULL, NULL);
 }
 
-int rt_dir_quarantined(const rt_dir *d, bool is_removed, int64_t *n_out, int64_t *bytes_out) {
+rt_dir_failure rt_dir_quarantined(const rt_dir *d, bool is_removed, int64_t *n_out, int64_t *bytes_out) {
     DIR *listing = open_listing(d);
-    int failed = 0;
+    rt_dir_failure failed = {0};
     *n_out = *bytes_out = 0;
-    if (!listing) return errno;
+    if (!listing) failed.error = errno;
+    if (!listing) return failed;
     for (struct dirent *item; (item = readdir(listing)) != NULL;) {
         struct stat st;
         if (!is_temporary(item->d_name) || !ends_with(item->d_name, ".bad") ||

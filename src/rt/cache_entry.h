@@ -53,28 +53,32 @@ const char *rt_dir_open(const char *path, bool make, rt_dir *out, char *why, siz
 bool rt_dir_try(const char *path, rt_dir *out);
 void rt_dir_close(rt_dir *d);
 /* Opens a plain file that only the effective user or root may write; the descriptor, or -1 with errno (EPERM: it is not
- * one). */
+ * one; ELOOP: a link). */
 int rt_dir_open_file(const rt_dir *d, const char *name, uint64_t *bytes_out, int64_t *mtime_s_out);
-/* Whole content of a file, by fu_malloc; 0 or errno. EPERM: a file that others may write, or that is not plain. mtime_s
- * may be NULL. */
+/* Whole content of a file, by fu_malloc; 0 or errno, as above. mtime_s may be NULL. */
 int rt_dir_read(const rt_dir *d, const char *name, uint64_t max_bytes, void **data_out, size_t *bytes_out,
                 int64_t *mtime_s_out);
 /* Is the file to blame for that? Else it may be good: the system had no descriptor, no memory or no leave for it. */
-static inline bool rt_dir_is_bad(int problem) { return problem == EPERM || problem == EFBIG; }
+static inline bool rt_dir_is_bad(int problem) { return problem == EPERM || problem == ELOOP || problem == EFBIG; }
+const char *rt_dir_reason(int problem); /* in words */
 int rt_dir_write(const rt_dir *d, const char *name, const fu_part *parts, int n);
 /* Waits up to two seconds for NAME; the descriptor, or -1. is_done (may be NULL) ends the waiting early with -1. */
 int rt_dir_lock(const rt_dir *d, const char *name, bool (*is_done)(void *user), void *user);
 void rt_dir_unlock(const rt_dir *d, const char *name, int fd);
+/* The first file that could not be deleted, where error is not 0; "": the directory could not be read. */
+typedef struct rt_dir_failure {
+    int error;
+    char name[256];
+} rt_dir_failure;
 /* Deletes the least recently used entries until `target` bytes are left, with what drivers made of them (its bytes
  * count, it is no entry), and temporary and lock files: stale ones, or all but what a living process writes. Bytes
- * left; *failed_out (may be NULL): 0, or the errno of the first file that could not be deleted. */
+ * left; *failed_out may be NULL. */
 uint64_t rt_dir_evict(const rt_dir *d, uint64_t max_bytes, uint64_t target_bytes, int64_t max_age_s, bool is_dry_run,
-                      bool all_temporary, int64_t *n_out, int64_t *bytes_out, int *failed_out);
+                      bool all_temporary, int64_t *n_out, int64_t *bytes_out, rt_dir_failure *failed_out);
 /* So as writing does: above max_bytes, nine tenths of them are left. */
 uint64_t rt_dir_keep_to(const rt_dir *d, uint64_t max_bytes, int64_t *n_out);
-/* Bad entries that were set aside (NAME.bad): how many, and their bytes; is_removed: and deletes them. 0, or the errno
- * of the first that could not be. */
-int rt_dir_quarantined(const rt_dir *d, bool is_removed, int64_t *n_out, int64_t *bytes_out);
+/* Bad entries that were set aside (NAME.bad): how many, and their bytes; is_removed: and deletes them. */
+rt_dir_failure rt_dir_quarantined(const rt_dir *d, bool is_removed, int64_t *n_out, int64_t *bytes_out);
 /* Names of all entries, or of what drivers made of them (cubin.h), sorted, in one block by fu_malloc: *names_out[i]. 0
  * or errno. */
 int rt_dir_names(const rt_dir *d, bool of_cubins, char ***names_out, size_t *n_out);

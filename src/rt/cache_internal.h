@@ -69,6 +69,7 @@ typedef struct cache_wish {
     rt_cubins *cubins;     /* the cache's */
     rt_miss_reason reason; /* of a miss, as far as the tiers have told */
     int n_threads;         /* that may compile it */
+    bool is_told;          /* what is bad was told when all tiers were looked at */
     bool wants_lines;      /* a debugger or profiler listens: an entry without a line table is a miss */
     char file[2 * IR_KEY_BYTES + 1 + RT_ENTRY_SUFFIX_BYTES + 5];
 } cache_wish;

@@ -23,7 +23,7 @@ static bool is_gpu_level(const char *name) {
 
 static const char *why_not_read(int problem, bool *is_unread) {
     *is_unread = !rt_dir_is_bad(problem);
-    return problem == EPERM ? "not a plain file that only its owner may write" : strerror(problem);
+    return rt_dir_reason(problem);
 }
 
 static void describe(const rt_entry *in, const char *file, const char *problem, size_t bytes, int64_t mtime_s,
@@ -136,10 +136,12 @@ fusor_status rt_cache_list_cubins(fu_error *e, const char *dir, bool (*visit)(vo
     return FUSOR_OK;
 }
 
-static fusor_status fail_deleting(fu_error *e, const char *dir, int why, int64_t n_deleted) {
-    if (!n_deleted) return FU_FAIL(e, FUSOR_ERROR_IO, "cache directory %s: cannot delete: %s", dir, strerror(why));
-    return FU_FAIL(e, FUSOR_ERROR_IO, "cache directory %s: cannot delete all: %s (%lld deleted)", dir, strerror(why),
-                   (long long)n_deleted);
+static fusor_status fail_deleting(fu_error *e, const char *dir, const rt_dir_failure *f, int64_t n_deleted) {
+    const char *space = f->name[0] ? " " : "", *why = strerror(f->error);
+    if (!n_deleted)
+        return FU_FAIL(e, FUSOR_ERROR_IO, "cache directory %s: cannot delete%s%s: %s", dir, space, f->name, why);
+    return FU_FAIL(e, FUSOR_ERROR_IO, "cache directory %s: cannot delete%s%s: %s (%lld deleted)", dir, space, f->name,
+                   why, (long long)n_deleted);
 }
 
 fusor_status rt_cache_prune(fu_error *e, const char *dir, uint64_t max_bytes, int64_t max_age_s, bool is_dry_run,
@@ -147,11 +149,12 @@ fusor_status rt_cache_prune(fu_error *e, const char *dir, uint64_t max_bytes, in
     rt_dir d;
     FU_TRY(open_dir(e, dir, &d));
     int64_t n_bad, bad_bytes, n, bytes;
-    int failed, failed_bad = rt_dir_quarantined(&d, !is_dry_run, &n_bad, &bad_bytes); /* only for who looks at them */
+    rt_dir_failure failed,
+        failed_bad = rt_dir_quarantined(&d, !is_dry_run, &n_bad, &bad_bytes); /* only for who looks at them */
     rt_dir_evict(&d, max_bytes, max_bytes, max_age_s, is_dry_run, false, &n, &bytes, &failed);
     rt_dir_close(&d);
-    if (failed_bad) failed = failed_bad;
-    if (failed) return fail_deleting(e, dir, failed, n + n_bad);
+    if (failed_bad.error) failed = failed_bad;
+    if (failed.error) return fail_deleting(e, dir, &failed, n + n_bad);
     if (n_out) *n_out = n + n_bad;
     if (bytes_out) *bytes_out = bytes + bad_bytes;
     return FUSOR_OK;
@@ -169,11 +172,12 @@ fusor_status rt_cache_clear(fu_error *e, const char *dir, int64_t *n_out) {
     rt_dir d;
     FU_TRY(open_dir(e, dir, &d));
     int64_t n;
-    int failed;
+    rt_dir_failure failed;
     rt_dir_evict(&d, 0, 0, 0, false, true, &n, NULL, &failed);
-    if (unlinkat(d.fd, RT_STATS_FILE, 0) && errno != ENOENT && !failed) failed = errno;
+    if (unlinkat(d.fd, RT_STATS_FILE, 0) && errno != ENOENT && !failed.error)
+        failed = (rt_dir_failure){errno, RT_STATS_FILE};
     rt_dir_close(&d);
-    if (failed) return fail_deleting(e, dir, failed, n);
+    if (failed.error) return fail_deleting(e, dir, &failed, n);
     if (n_out) *n_out = n;
     return FUSOR_OK;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* cache_make.c: a kernel that no tier has: one process compiles it while others wait for the key's lock file, then it
  * is loaded and written to the directory, from which old entries leave now and then. */
+#include "base/small.h"
 #include "rt/cache_internal.h"
 #include "rt/compiler.h"
 #include "rt/probes.h"
@@ -54,7 +55,7 @@ static int write_entry(rt_cache *c, const cache_wish *w, const fusor_codegen_res
         }
     }
     if (problem) {
-        write_broken(c, strerror(problem));
+        if (problem != EISDIR) write_broken(c, strerror(problem)); /* in the place of this entry alone */
         return problem;
     }
     pthread_mutex_lock(&c->lock);
@@ -162,6 +163,7 @@ fusor_status cache_make(rt_cache *c, fu_error *e, cache_wish *w, rt_kernel **out
         const void *arg[2] = {c, w};
         snprintf(lock_name, sizeof lock_name, "%.*s.lock", 2 * IR_KEY_BYTES, w->file);
         lock_fd = rt_dir_lock(&c->dir, lock_name, c->mode == RT_CACHE_REFRESH ? NULL : entry_is_there, arg);
+        w->is_told = true;
         if (c->mode != RT_CACHE_REFRESH && cache_try_dir(c, e, w, &c->dir, true, out, &status)) *from_disk_out = true;
     }
     fusor_codegen_result *r = NULL;

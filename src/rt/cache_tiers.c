@@ -13,10 +13,14 @@
 
 enum { TOUCH_SECONDS = 3600 };
 
-static void count_bad(rt_cache *c) {
+/* Counts a bad entry, and warns of it: once, although a request looks into the directory twice. is_bad: not for want of
+ * a descriptor or memory. */
+static void tell(rt_cache *c, const cache_wish *w, const char *where, const char *problem, bool is_bad) {
+    if (w->is_told) return;
     pthread_mutex_lock(&c->lock);
-    CACHE_COUNT(c, bad_entries, 1);
+    if (is_bad) CACHE_COUNT(c, bad_entries, 1);
     pthread_mutex_unlock(&c->lock);
+    fu_log_warn(&c->log, "cache entry %s/%s: %s; it is ignored", where, w->file, problem);
 }
 
 const char *cache_mismatch(const rt_cache *c, cache_wish *w, const rt_entry *entry) {
@@ -49,8 +53,7 @@ static bool try_entry(rt_cache *c, fu_error *e, cache_wish *w, const void *data,
     }
     if (problem) {
         *is_bad = true;
-        count_bad(c);
-        fu_log_warn(&c->log, "cache entry %s/%s: %s; it is ignored", where, w->file, problem);
+        tell(c, w, where, problem, true);
         return false;
     }
     if (w->wants_lines && !entry.head->lines_bytes && !c->only) {
@@ -65,11 +68,9 @@ static bool try_entry(rt_cache *c, fu_error *e, cache_wish *w, const void *data,
     return *status == FUSOR_OK;
 }
 
-/* Sets a bad entry aside: it is found no more, and there to look at for an hour (the next survey removes it). */
+/* Sets a bad entry aside, a directory too, which would stand in its place: it is found no more, and there to look at for an hour (the next survey removes it). */
 static void quarantine(const rt_dir *d, const char *file) {
     char to[2 * IR_KEY_BYTES + 1 + RT_ENTRY_SUFFIX_BYTES + 16];
-    struct stat st;
-    if (fstatat(d->fd, file, &st, AT_SYMLINK_NOFOLLOW) || S_ISDIR(st.st_mode)) return;
     snprintf(to, sizeof to, "%s.bad", file);
     if (renameat(d->fd, file, d->fd, to)) unlinkat(d->fd, file, 0);
     else utimensat(d->fd, to, NULL, AT_SYMLINK_NOFOLLOW);
@@ -86,9 +87,7 @@ bool cache_try_dir(rt_cache *c, fu_error *e, cache_wish *w, const rt_dir *d, boo
     if (problem) {
         is_bad = rt_dir_is_bad(problem);
         w->reason = RT_MISS_UNREADABLE;
-        if (is_bad) count_bad(c);
-        fu_log_warn(&c->log, "cache entry %s/%s: %s; it is ignored", d->path, w->file,
-                    problem == EPERM ? "not a plain file that only you or root may write" : strerror(problem));
+        tell(c, w, d->path, rt_dir_reason(problem), is_bad);
     } else {
         found = try_entry(c, e, w, data, bytes, d->path, &is_bad, out, status);
         fu_free(data);

@@ -164,8 +164,7 @@ static bool look_in_dir(const rt_cache *c, cache_wish *w, const rt_dir *d, rt_ca
     if (failed) {
         snprintf(out->where, sizeof out->where, "%s", d->path);
         out->reason = RT_MISS_UNREADABLE;
-        snprintf(out->problem, sizeof out->problem, "%s",
-                 failed == EPERM ? "not a plain file that only you or root may write" : strerror(failed));
+        snprintf(out->problem, sizeof out->problem, "%s", rt_dir_reason(failed));
         return false;
     }
     bool good = is_good(c, w, data, bytes, d->path, out);

@@ -133,6 +133,22 @@ Test(cache_api, counters_over_processes) {
               (long)s.miss_gone);
 }
 
+/* Each miss keeps its own reason, whatever else is missed before the counters are told. */
+Test(cache_api, reasons_of_several_misses) {
+    if (!has_module()) SKIP("no code generation module");
+    char path[400];
+    compile_in(PROGRAM("relu"));
+    entry_path(path, sizeof path);
+    cr_assert_eq(truncate(path, 100), 0);
+    fusor_context *ctx = new_context(dir, 0, NULL);
+    cr_assert_eq(compile(ctx, PROGRAM("neg")), FUSOR_OK);
+    cr_assert_eq(compile(ctx, PROGRAM("relu")), FUSOR_OK);
+    fusor_context_free(ctx);
+    const fusor_cache_stats s = totals(NULL);
+    cr_assert(s.misses == 3 && s.miss_new == 2 && s.miss_damaged == 1 && s.miss_gone == 0, "%ld new, %ld gone",
+              (long)s.miss_new, (long)s.miss_gone);
+}
+
 /* An entry that cannot be opened now, since the process has no more descriptors, is not thrown away for that. */
 Test(cache_api, descriptors_that_are_used_up) {
     if (!has_module()) SKIP("no code generation module");

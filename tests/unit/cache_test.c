@@ -114,6 +114,12 @@ static void file_of(int value, char path[512]) {
     snprintf(path, 512, "%s/%s.fk", dir, hex);
 }
 
+static bool exists(int value) {
+    char path[512];
+    file_of(value, path);
+    return access(path, F_OK) == 0;
+}
+
 static size_t slurp(const char *path, unsigned char *data, size_t room) {
     int fd = open(path, O_RDONLY);
     cr_assert(fd >= 0);
@@ -314,7 +320,32 @@ Test(cache, bad_files_under_the_name) {
     cr_assert_eq(want(c, 3), RT_CACHE_COMPILED);
     cr_assert_eq(want(c, 3), RT_CACHE_MEMORY);
     rt_cache_close(c);
-    rmdir(path);
+    cr_assert_eq(n_warnings, 1);
+    c = open_cache();
+    cr_assert_eq(want(c, 3), RT_CACHE_DISK); /* it was set aside */
+    rt_cache_close(c);
+    char aside[530], inside[550];
+    int64_t n = 0, bytes;
+    snprintf(aside, sizeof aside, "%s.bad", path);
+    snprintf(inside, sizeof inside, "%s/file", aside);
+    cr_assert_eq(mkdir(inside, 0700), 0);
+    fu_error_clear(&error);
+    cr_assert_eq(rt_cache_prune(&error, dir, UINT64_MAX, 0, false, &n, &bytes), FUSOR_ERROR_IO);
+    cr_assert(strstr(error.text, ".fk.bad: Directory not empty"), "%s", error.text);
+    /* nor can one be set aside where another one is: one warning, and other kernels are stored */
+    unlink(path);
+    snprintf(aside, sizeof aside, "%s/file", path);
+    cr_assert(mkdir(path, 0700) == 0 && mkdir(aside, 0700) == 0);
+    n_warnings = 0;
+    c = open_cache();
+    cr_assert_eq(want(c, 3), RT_CACHE_COMPILED);
+    cr_assert_eq(want(c, 4), RT_CACHE_COMPILED);
+    rt_cache_close(c);
+    cr_assert(n_warnings == 1 && exists(4), "%d: %s", atomic_load(&n_warnings), last_warning);
+    cr_assert(rmdir(aside) == 0 && rmdir(path) == 0 && rmdir(inside) == 0);
+    fu_error_clear(&error);
+    cr_assert_eq(rt_cache_prune(&error, dir, UINT64_MAX, 0, false, &n, &bytes), FUSOR_OK, "%s", error.text);
+    cr_assert_eq(n, 1);
     cr_assert_eq(mkfifo(path, 0600), 0); /* must not hang */
     c = open_cache();
     cr_assert_eq(want(c, 3), RT_CACHE_COMPILED);
@@ -559,30 +590,6 @@ Test(cache, processes_compile_once, .timeout = 60) {
     cr_assert_eq(*total, 10);
 }
 
-/* Each miss keeps its own reason, whatever else is missed before the counters are told. */
-Test(cache, reasons_of_several_misses) {
-    rt_cache *c = open_cache();
-    want(c, 1);
-    want(c, 2);
-    rt_cache_close(c);
-    char path[512];
-    file_of(1, path);
-    cr_assert_eq(truncate(path, 100), 0);
-    file_of(2, path);
-    cr_assert_eq(unlink(path), 0);
-    c = open_cache();
-    want(c, 3);
-    want(c, 1);
-    want(c, 2);
-    rt_cache_close(c);
-    rt_cache_stats s;
-    int64_t since;
-    cr_assert_eq(rt_cache_read_totals(&error, dir, &s, &since), FUSOR_OK);
-    cr_assert(s.misses == 5 && s.miss[RT_MISS_NEW] == 3 && s.miss[RT_MISS_DAMAGED] == 1 && s.miss[RT_MISS_GONE] == 1,
-              "%ld new, %ld damaged, %ld gone", (long)s.miss[RT_MISS_NEW], (long)s.miss[RT_MISS_DAMAGED],
-              (long)s.miss[RT_MISS_GONE]);
-}
-
 /* A process that hangs while it holds the lock costs two seconds at most. */
 Test(cache, a_hung_holder_stops_nobody, .timeout = 30) {
     char path[520];
@@ -647,12 +654,6 @@ static void age(int value, int seconds) {
     struct timespec t[2] = {{time(NULL) - seconds, 0}, {time(NULL) - seconds, 0}};
     cr_assert_eq(utimensat(AT_FDCWD, path, t, 0), 0);
 }
-static bool exists(int value) {
-    char path[512];
-    file_of(value, path);
-    return access(path, F_OK) == 0;
-}
-
 Test(cache, least_recently_used_goes) {
     rt_cache *c = open_cache();
     for (int i = 0; i < 10; i++) want(c, i);
