@@ -142,6 +142,8 @@ int cmd_bench(tool *t) {
     int status = bench_check_suites(t), worse = 0;
     const char *path;
     json_t *document = NULL;
+    if (!status && t->no_fuse)
+        status = tool_usage(t, "'bench' takes no --no-fuse: it measures fused and unfused programs side by side");
     if (status) return status;
     if ((t->list || t->counts) && (status = check_unmeasured(t)) != 0) return status;
     if (t->list) return bench_list(t);

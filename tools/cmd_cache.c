@@ -419,6 +419,9 @@ static int check_options(tool *t, int action) {
         {t->text != NULL, "-e", A(WHY) | A(WARM)},
         {t->dims.n > 0, "--dim", A(WHY) | A(WARM)},
         {t->outputs.n > 0, "-o", A(WARM) | A(EXPORT)},
+        {t->target != NULL, "--target", A(WHY) | A(WARM)},
+        {t->math != NULL, "--math", A(WHY) | A(WARM)},
+        {t->no_fuse, "--no-fuse", A(WHY) | A(WARM)},
         {t->filter != NULL, "--filter",
          A(LIST) | A(SHOW) | A(DISASM) | A(VERIFY) | A(PRUNE) | A(CLEAR) | A(STATS) | A(EXPORT)},
         {t->sort != NULL, "--sort", A(LIST)},
@@ -451,14 +454,15 @@ int cmd_cache(tool *t) {
         return tool_usage(t, "unknown action 'cache %s'%s", t->args.at[0],
                           tool_suggest(t, t->args.at[0], actions, N_ACTIONS, ""));
     if ((status = check_options(t, action)) != 0) return status;
+    const bool is_write =
+        action == PRUNE || action == CLEAR || action == IMPORT || action == WARM || (action == STATS && t->zero);
+    if (is_write && !t->dry_run && tool_cache_is_read_only(t))
+        return tool_usage(t, "--cache %s: 'cache %s' changes the directory; expected rw", t->cache, actions[action]);
     if (action == WARM) return cache_warm(t);
     if (action == WHY) return cache_why(t);
     if ((status = cache_directory(t, dir, sizeof dir)) != 0) return status;
     if (t->args.n > 1 && (action == LIST || action >= VERIFY) && action < WHY)
         return tool_usage(t, "argument '%s' was not expected", t->args.at[1]);
-    const bool is_write = action == PRUNE || action == CLEAR || action == IMPORT || (action == STATS && t->zero);
-    if (is_write && !t->dry_run && tool_cache_is_read_only(t))
-        return tool_usage(t, "--cache %s: 'cache %s' changes the directory; expected rw", t->cache, actions[action]);
     switch (action) {
     case LIST: return list(t, dir);
     case SHOW: return show(t, dir);

@@ -5,7 +5,9 @@
  * kernels without running them, why tells what a request for each would meet. */
 #include "cache_entries.h"
 #include "inputs.h"
+#include "base/env.h"
 #include "rt/compiler.h"
+#include <stdlib.h>
 
 typedef struct key_bytes {
     uint8_t at[IR_KEY_BYTES];
@@ -175,8 +177,9 @@ static int walk_all(walk *w) {
         return tool_usage(t, "cache %s: expected FILE [@FUNC ...] ... or -e TEXT", t->args.at[0]);
     if (!t->text && t->args.at[1][0] == '@')
         return tool_usage(t, "cache %s: expected FILE before %s", t->args.at[0], t->args.at[1]);
-    w->targets = t->target ? t->target : "";
+    w->targets = t->target ? t->target : fu_strdup(&t->arena, fu_env_string(FU_FUSOR_TARGET));
     t->target = NULL; /* the context is the host's: nothing runs */
+    (void)unsetenv("FUSOR_TARGET");
     if ((status = tool_context(t, 0)) != 0) return status;
     if (!w->is_why && !rt_cache_dir(t->ctx->cache)[0])
         return tool_environment(t, "there is no cache directory to warm");

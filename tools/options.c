@@ -277,11 +277,15 @@ static int check_values(tool *t) {
     if (status) return status;
     fu_error e;
     fu_error_clear(&e);
-    if (t->device && context_check_device(&e, t->device) != FUSOR_OK) return tool_usage(t, "--%s", e.text);
+    const char *device = t->device ? t->device : fu_env_string(FU_FUSOR_DEVICE);
+    if ((t->device || device[0]) && context_check_device(&e, device) != FUSOR_OK)
+        return tool_usage(t, "%s%s", t->device ? "--" : "FUSOR_DEVICE: ", e.text);
     ir_target target;
     /* cache warm takes a list of targets, and looks at each itself */
     bool is_list = t->command == &tool_commands[COMMAND_cache];
-    if (t->target && !is_list && (status = tool_target(t, &target)) != 0) return status;
+    const char *name = t->target ? t->target : fu_env_string(FU_FUSOR_TARGET);
+    if ((t->target ? !is_list : name[0]) && ir_target_parse(&e, name, &target) != FUSOR_OK)
+        return tool_usage(t, "%s%s", t->target ? "" : "FUSOR_TARGET: ", e.text);
     char words[80];
     const char *expected = t->threads ? NULL : fu_env_expected(FU_FUSOR_THREADS, words, sizeof words);
     if (expected) return tool_usage(t, "FUSOR_THREADS=%s: expected %s", fu_env_string(FU_FUSOR_THREADS), expected);

@@ -181,7 +181,8 @@ fusor_status cache_make(rt_cache *c, fu_error *e, cache_wish *w, rt_kernel **out
             if (problem && !out)
                 status = FU_FAIL(e, FUSOR_ERROR_IO, "cache directory %s: %s", c->dir.path, strerror(problem));
         } else if (status == FUSOR_OK && !out) {
-            status = FU_FAIL(e, FUSOR_ERROR_IO, "kernel %s: there is no cache directory to write it to", w->symbol);
+            status =
+                FU_FAIL(e, FUSOR_ERROR_IO, "kernel %s: the cache has no directory that it may write to", w->symbol);
         }
         free_result(r);
     }

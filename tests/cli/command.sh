@@ -45,6 +45,10 @@ expect 2 "not one of" check --time
 expect 2 'expected off, ro, rw or refresh' run --cache on
 FUSOR_CACHE=on expect 0 'FUSOR_CACHE=on: expected off, ro, rw or refresh' run two.fusor @g a=1
 for threads in two 1,2 -3 99999; do FUSOR_THREADS=$threads expect 2 "FUSOR_THREADS=$threads: expected a number from 0 to 1024" run two.fusor @g a=1; done
+for command in 'explain two.fusor' 'emit two.fusor --stage ir' info 'check two.fusor' 'cache list'; do # shellcheck disable=SC2086
+    FUSOR_DEVICE=foo expect 2 "FUSOR_DEVICE: device 'foo': expected cpu" $command
+    FUSOR_TARGET=v9 expect 2 "FUSOR_TARGET: unknown target 'v9'" $command
+done
 FUSOR_THREADS=two expect 0 '' run two.fusor @g a=1 --threads 1
 FUSOR_THREADS=0 expect 0 '' run two.fusor @g a=1
 FUSOR_VERBOSE=cash,run expect 0 'FUSOR_VERBOSE=cash,run: expected some of: all error' run two.fusor @g a=1
@@ -415,6 +419,8 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     expect 0 'would be compiled' cache why --dim B=4 \
         -e 'func @f(%x: f32[B, N]) -> f32[B, ?] { %y = slice(%x, starts=[10], ends=[99], axes=[1]) return %y }'
     expect 0 ' hit ' cache why two.fusor --target v3
+    FUSOR_TARGET=sm_80 expect 0 '1 kernel ready' cache warm two.fusor @g --cache-dir "$work/gpu"
+    FUSOR_TARGET=sm_80 expect 0 'hit .*__sm_80' cache why two.fusor @g --cache-dir "$work/gpu"
     for mode in 'refresh: entries are not looked for' 'off: no directory and no bundle is in use'; do
         FUSOR_CACHE=${mode%%:*} expect 0 "$mode" cache why two.fusor @g
         grep -q '^1 kernel, 1 would be compiled' out && ok || bad "cache why, $mode"
@@ -541,6 +547,11 @@ expect 2 'takes no --max-age' cache list --max-age 3d
 expect 2 'takes no --sort' cache stats --sort size
 expect 2 'takes no --filter' cache import nosuch --filter kind=row
 expect 2 'takes no --filter' cache why two.fusor --filter kind=row
+expect 2 'takes no --target, which is for cache why, warm' cache list --target v3
+expect 2 'takes no --no-fuse' cache path --no-fuse
+expect 2 'takes no --math' cache stats --math fast
+expect 2 "'cache warm' changes the directory; expected rw" cache warm two.fusor --cache ro
+expect 2 "'bench' takes no --no-fuse" bench chains --no-fuse
 expect 2 'takes no --dry-run' cache import nosuch --dry-run
 expect 2 'takes no -e' cache verify -e "$sgd"
 expect 2 'takes no --dim' cache path --dim N=3
