@@ -5,7 +5,9 @@
 #include "rt/compiler.h"
 #include "rt/cubin.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static fusor_status open_dir(fu_error *e, const char *dir, rt_dir *out) {
@@ -84,6 +86,11 @@ fusor_status rt_cache_list(fu_error *e, const char *dir, bool (*visit)(void *use
         bool is_unread = false;
         int problem = rt_dir_read(&d, names[i], RT_ENTRY_MAX_BYTES, &data, &bytes, &mtime_s);
         if (problem == ENOENT) continue; /* evicted meanwhile */
+        struct stat st;
+        if (problem && !fstatat(d.fd, names[i], &st, AT_SYMLINK_NOFOLLOW)) {
+            mtime_s = st.st_mtime;
+            bytes = (size_t)st.st_size;
+        }
         const char *text = problem ? why_not_read(problem, &is_unread) : rt_entry_decode(data, bytes, &entry);
         describe(&entry, names[i], text, bytes, mtime_s, &stats, &shown);
         shown.is_unread = is_unread;
