@@ -256,7 +256,7 @@ static fusor_status settle(fu_error *e, const char *label, const rt_array *a, ir
     if (wanted && a->dtype != wanted)
         return FU_FAIL(e, FUSOR_ERROR_TYPE,
                        "%s: its elements are %s; expected %s. Convert the file "
-                       "(numpy.save(path, array.astype(...))), or declare the parameter %s and cast(%%x, %s)",
+                       "(numpy.save(path, array.astype(...))), or declare the parameter %s and cast it to %s",
                        label, ir_dtypes[a->dtype].name, ir_dtypes[wanted].name, ir_dtypes[a->dtype].name,
                        ir_dtypes[wanted].name);
     rt_data d = {0};
