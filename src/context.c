@@ -164,16 +164,12 @@ static void check_options(fusor_context *ctx, const fusor_context_options *o) {
 /* A value that is passed over, a slip of the pen most of all, is said. */
 static void check_environment(const fusor_context *ctx) {
     if (ctx->flags & FUSOR_IGNORE_ENVIRONMENT) return;
-    char words[80];
+    char words[120];
     for (int v = 0; v < FU_ENV_COUNT; v++) {
         const char *expected = fu_env_expected((fu_env)v, words, sizeof words);
         if (expected)
             fu_log_warn(&ctx->log, "%s=%s: expected %s", fu_env_table[v].name, fu_env_string((fu_env)v), expected);
     }
-    const char *unknown = ir_pass_unknown(fu_env_string(FU_FUSOR_PASSES));
-    if (unknown)
-        fu_log_warn(&ctx->log, "FUSOR_PASSES: '%.*s': expected - or + and the name of a pass",
-                    (int)strcspn(unknown, ","), unknown);
 }
 
 static void choose_target(fusor_context *ctx, const char *text) {

@@ -74,8 +74,7 @@ bool fu_env_has(fu_env v, const char *word) {
 static bool is_word(const char *words, const char *p, size_t n) {
     for (size_t m; *words; words += m + (words[m] == ' ')) {
         m = strcspn(words, " ");
-        const bool has_name = words[m - 1] == '=';
-        if ((has_name ? n > m : n == m) && !memcmp(words, p, m)) return true;
+        if (n == m && !memcmp(words, p, m)) return true;
     }
     return false;
 }

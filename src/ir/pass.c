@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* FUSOR_DEBUG and FUSOR_PASSES of env.def list the names. */
 const ir_pass ir_passes[] = {
     {"expand", "composites become marked groups of primitives", ir_pass_expand},
     {"fold", "operators of literals become literals", ir_pass_fold},
@@ -64,17 +65,6 @@ static bool is_on(const char *name) {
         p += n + (p[n] == ',');
     }
     return on;
-}
-
-const char *ir_pass_unknown(const char *list) {
-    for (const char *p = list; *p;) {
-        const size_t n = strcspn(p, ",");
-        const ir_pass *pass = ir_passes;
-        while (pass->name && !is_about(p, n, pass->name)) pass++;
-        if (n && !pass->name) return p;
-        p += n + (p[n] == ',');
-    }
-    return NULL;
 }
 
 static void dump(fu_arena *a, const ir_pass *pass, const ir_graph *g, bool is_changed) {

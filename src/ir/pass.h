@@ -31,8 +31,6 @@ void ir_rewrite_finish(ir_rewrite *rw, ir_graph **g);
 fusor_status ir_normalize(fu_arena *a, fu_error *e, ir_graph **g, const ir_plan_options *options);
 /* The pipeline alone, for a graph that ir_normalize has begun with. FUSOR_PASSES switches rows off by name. */
 fusor_status ir_run_passes(fu_arena *a, fu_error *e, ir_graph **g);
-/* Where a list like that of FUSOR_PASSES names no pass; NULL: nowhere. */
-const char *ir_pass_unknown(const char *list);
 
 /* pass_expand.c: softmax, log_softmax, reduce_mean as marked groups of primitives. */
 fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g);

@@ -2,8 +2,10 @@
 /* pass_test.c: what the passes make of programs (as text), that the order of statements does not matter, and that no
  * rewrite changes a bit: every rule is run on special values before and after, by the reference evaluator. */
 #include "ir/pass.h"
+#include "base/env.h"
 #include "eval_graph.h"
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,6 +48,21 @@ static const char *body(const char *text) {
 }
 #define EXPECT_BODY(params, statements, expected)                                                                      \
     cr_expect_str_eq(body("func @f(" params ") {\n" statements "}\n"), expected "}\n")
+
+/* env.def, which knows no pass, has the names of all. */
+Test(pass, variables_know_the_names) {
+    for (const ir_pass *p = ir_passes; p->name; p++) {
+        char value[64], text[120];
+        snprintf(value, sizeof value, "pass=%s", p->name);
+        setenv("FUSOR_DEBUG", value, 1);
+        cr_expect_null(fu_env_expected(FU_FUSOR_DEBUG, text, sizeof text), "%s", value);
+        snprintf(value, sizeof value, "-%s,+%s", p->name, p->name);
+        setenv("FUSOR_PASSES", value, 1);
+        cr_expect_null(fu_env_expected(FU_FUSOR_PASSES, text, sizeof text), "%s", value);
+    }
+    unsetenv("FUSOR_DEBUG");
+    unsetenv("FUSOR_PASSES");
+}
 
 Test(pass, composite_reductions_become_groups) {
     EXPECT_BODY("%x: f32[B, 8]) -> (%y: f32[B]", "%y = reduce_l2(%x, axes=[1])\nreturn %y\n",
