@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* bench_suite.c: the workloads of bench/suite.def, and which of them a command line asks for. */
 #include "bench.h"
+#include <unistd.h>
 
 const bench_workload bench_workloads[] = {
 #define BENCH(suite, name, kind, fill, sizes, text) {suite, name, BENCH_##kind, fill, sizes, text},
@@ -41,8 +42,10 @@ int bench_check_suites(tool *t) {
         bool is_known = false;
         for (size_t k = 0; k < n; k++) is_known |= strcmp(names[k], t->args.at[i]) == 0;
         if (!is_known)
-            return tool_usage(t, "unknown suite '%s'%s (see fusor bench --list)", t->args.at[i],
-                              tool_suggest(t, t->args.at[i], names, n, ""));
+            return access(t->args.at[i], F_OK) == 0
+                       ? tool_usage(t, "'%s' is a file; fusor explain FILE --measure times a program", t->args.at[i])
+                       : tool_usage(t, "unknown suite '%s'%s (see fusor bench --list)", t->args.at[i],
+                                    tool_suggest(t, t->args.at[i], names, n, ""));
     }
     for (int i = 0; i < N; i++) is_any |= bench_is_wanted(t, &bench_workloads[i]);
     for (uint32_t i = 0; i < t->dims.n; i++)

@@ -347,9 +347,9 @@ static int stats(tool *t, const char *dir) {
     if (n_aside)
         printf("set aside     %" PRId64 " bad entr%s, %s (cache prune and clear remove them)\n", n_aside,
                n_aside == 1 ? "y" : "ies", report_bytes(t, (double)aside_bytes));
-    printf("counted since %s\nhits          %" PRId64 " from disk (%s each), %" PRId64
+    printf("counted       %s%s\nhits          %" PRId64 " from disk (%s each), %" PRId64
            " from memory\nmisses        %" PRId64,
-           since ? date(t, since) : "nothing was counted yet", s.disk_hits,
+           since ? "since " : "nothing yet", since ? date(t, since) : "", s.disk_hits,
            report_ns(t, s.disk_hits ? (double)s.load_ns / (double)s.disk_hits : 0), s.memory_hits, s.misses);
     for (int i = 0, n = 0; i < RT_MISS_COUNT; i++)
         if (s.miss[i]) printf("%s%" PRId64 " %s", n++ ? ", " : ": ", s.miss[i], rt_miss_reason_names[i]);

@@ -28,6 +28,7 @@ _fusor() {
         if [[ $word == -* ]]; then words="$("$program" ${command:+"$command"} --help 2>/dev/null | grep -o -e '--[a-z-]*' | sort -u)"
         elif [[ -z $command || $command == help ]]; then words=$commands
         elif [[ $command == bench ]]; then words="$("$program" bench --list 2>/dev/null | sed -n 's/^\([a-z]*\) .*/\1/p' | sort -u)"
+        elif [[ $command == cache && ( $previous == show || $previous == disasm ) ]]; then words="$("$program" cache list 2>/dev/null | sed '1d; s/ .*//')"
         elif [[ $command == cache && $previous == cache ]]; then words='list show disasm why verify prune clear stats path warm export import'
         fi ;;
     esac

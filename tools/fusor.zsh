@@ -46,7 +46,7 @@ _fusor() {
         '--expression=[the program itself instead of a FILE (a FILE - is stdin)]:TEXT: '
         '--fill=[serves all parameters that are not named\: uniform\:1, normal\:1, arange, zeros, ones, a number]:SOURCE: '
         '*--weights=[binds parameters by name from a .npz or .safetensors file]:FILE:_files'
-        '*--dim=[a size that no file binds; 64K, 1e6; run\: several (N=1e3,1e4) sweep; bench\: sizes instead of the suites'\'' own]:NAME=N: '
+        '*--dim=[a size that no file binds; 64K (64,000), 1e6; N alone where there is one size (not of cache, bench); run\: several (N=1e3,1e4) sweep; bench\: sizes instead of the suites'\'' own]:NAME=N: '
         '*-o+[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
         '*--output=[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
         '--check=[compare with the reference evaluator, by the documented bounds or ULP; exit 1 above (fmt\: name the files whose layout would change; exit 1 if any)]::check: '
@@ -74,7 +74,7 @@ _fusor() {
         '--expression=[the program itself instead of a FILE (a FILE - is stdin)]:TEXT: '
         '--fill=[serves all parameters that are not named\: uniform\:1, normal\:1, arange, zeros, ones, a number]:SOURCE: '
         '*--weights=[binds parameters by name from a .npz or .safetensors file]:FILE:_files'
-        '*--dim=[a size that no file binds; 64K, 1e6; run\: several (N=1e3,1e4) sweep; bench\: sizes instead of the suites'\'' own]:NAME=N: '
+        '*--dim=[a size that no file binds; 64K (64,000), 1e6; N alone where there is one size (not of cache, bench); run\: several (N=1e3,1e4) sweep; bench\: sizes instead of the suites'\'' own]:NAME=N: '
         '*-o+[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
         '*--output=[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
         '--min-time=[seconds to repeat for (0.5)]:S: '
@@ -87,7 +87,7 @@ _fusor() {
             own=(
         '-e+[the program itself instead of a FILE (a FILE - is stdin)]:TEXT: '
         '--expression=[the program itself instead of a FILE (a FILE - is stdin)]:TEXT: '
-        '*--dim=[a size that no file binds; 64K, 1e6; run\: several (N=1e3,1e4) sweep; bench\: sizes instead of the suites'\'' own]:NAME=N: '
+        '*--dim=[a size that no file binds; 64K (64,000), 1e6; N alone where there is one size (not of cache, bench); run\: several (N=1e3,1e4) sweep; bench\: sizes instead of the suites'\'' own]:NAME=N: '
         '*-o+[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
         '*--output=[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
         '--stage=[ir, opt, plan, llvm, asm, obj, header, ptx or cubin]:stage:(ir opt plan llvm asm obj header ptx cubin)'
@@ -98,12 +98,12 @@ _fusor() {
             own=(
         '-e+[the program itself instead of a FILE (a FILE - is stdin)]:TEXT: '
         '--expression=[the program itself instead of a FILE (a FILE - is stdin)]:TEXT: '
-        '*--dim=[a size that no file binds; 64K, 1e6; run\: several (N=1e3,1e4) sweep; bench\: sizes instead of the suites'\'' own]:NAME=N: '
+        '*--dim=[a size that no file binds; 64K (64,000), 1e6; N alone where there is one size (not of cache, bench); run\: several (N=1e3,1e4) sweep; bench\: sizes instead of the suites'\'' own]:NAME=N: '
         '*-o+[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
         '*--output=[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
         '--filter=[only what has TEXT in its name; cache also FIELD=TEXT (kind=row, target=v3, build=other)]:TEXT: '
         '--sort=[list by key, function, kind, target, size, compile, hits or age]:sort:(key function kind target size compile hits age)'
-        '--max-size=[prune to this size\: 512M]:BYTES: '
+        '--max-size=[prune to this size\: 512M (of 1024)]:BYTES: '
         '--max-age=[prune what was not used for\: 30d, 12h]:AGE: '
         '--dry-run[say what prune or clear would delete]'
         '-z[set the counters of stats to zero]'
@@ -117,7 +117,7 @@ _fusor() {
             _arguments $common $own '1:action:(list show disasm why verify prune clear stats path warm export import)' $rest && ret=0 ;;
         bench)
             own=(
-        '*--dim=[a size that no file binds; 64K, 1e6; run\: several (N=1e3,1e4) sweep; bench\: sizes instead of the suites'\'' own]:NAME=N: '
+        '*--dim=[a size that no file binds; 64K (64,000), 1e6; N alone where there is one size (not of cache, bench); run\: several (N=1e3,1e4) sweep; bench\: sizes instead of the suites'\'' own]:NAME=N: '
         '--min-time=[seconds to repeat for (0.5)]:S: '
         '--list[the workloads, without running them]'
         '--filter=[only what has TEXT in its name; cache also FIELD=TEXT (kind=row, target=v3, build=other)]:TEXT: '
@@ -157,7 +157,7 @@ _fusor() {
             own=(
         '--fill=[serves all parameters that are not named\: uniform\:1, normal\:1, arange, zeros, ones, a number]:SOURCE: '
         '*--weights=[binds parameters by name from a .npz or .safetensors file]:FILE:_files'
-        '*--dim=[a size that no file binds; 64K, 1e6; run\: several (N=1e3,1e4) sweep; bench\: sizes instead of the suites'\'' own]:NAME=N: '
+        '*--dim=[a size that no file binds; 64K (64,000), 1e6; N alone where there is one size (not of cache, bench); run\: several (N=1e3,1e4) sweep; bench\: sizes instead of the suites'\'' own]:NAME=N: '
         '*-o+[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
         '*--output=[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
         '--check=[compare with the reference evaluator, by the documented bounds or ULP; exit 1 above (fmt\: name the files whose layout would change; exit 1 if any)]::check: '

@@ -20,6 +20,11 @@ static bool has_dim(const inputs *in, uint32_t symbol) {
     return false;
 }
 
+/* A file that is not there; what is inside an archive (PATH:NAME) is not looked for. */
+static bool is_missing(const char *source) {
+    return !rt_data_is_fill(source) && strcmp(source, "-") != 0 && !strchr(source, ':') && access(source, F_OK) != 0;
+}
+
 static const char *whole_command(tool *t, const inputs *in) {
     const ir_graph *g = in->g;
     fu_str s;
@@ -34,14 +39,16 @@ static const char *whole_command(tool *t, const inputs *in) {
         const ir_param *p = &g->params.at[i];
         const ir_node *n = ir_at(g, p->node);
         uint32_t symbol;
-        if (in->given[i]) fu_str_addc(&s, ' '), tool_add_quoted(&s, in->given[i]);
-        else if (!in->source[i] && !p->has_value) {
+        const bool lacks_file = in->given[i] && is_missing(in->source[i]);
+        if (in->given[i] && !lacks_file) fu_str_addc(&s, ' '), tool_add_quoted(&s, in->given[i]);
+        else if (lacks_file || (!in->source[i] && !p->has_value)) {
             const bool is_bool = n->dtype == FUSOR_BOOL;
             if (!ir_is_float(n->dtype) && !is_bool) fu_str_addf(&s, " %s=zeros", p->name); /* they may be indices */
             else fu_str_addf(&s, " %s=%s:%d", p->name, is_bool ? "uniform" : "normal", i + 1);
         }
         for (int d = 0; d < n->rank; d++)
-            if (binds_sizes(in, i) && ir_size_is_symbol(g->sizes, n->dim[d], &symbol)) needs[symbol] = false;
+            if (!lacks_file && binds_sizes(in, i) && ir_size_is_symbol(g->sizes, n->dim[d], &symbol))
+                needs[symbol] = false;
     }
     tool_add_given(t, &s);
     for (uint32_t k = 0; k < ir_size_symbol_count(g->sizes); k++)
@@ -162,7 +169,7 @@ int inputs_dims(tool *t, const ir_graph *g, inputs *in) {
     for (uint32_t k = 0; k < t->dims.n; k++) {
         const char *text = t->dims.at[k], *equals = strchr(text, '=');
         inputs_dim d = {0};
-        if (equals || n_symbols != 1) {
+        if (equals || n_symbols != 1 || ir_size_find_symbol(g->sizes, text) >= 0) {
             const char *name = fu_strndup(&t->arena, text, equals ? (size_t)(equals - text) : strlen(text));
             if (!equals)
                 return tool_usage(t, "--dim %s: %s\n  %s", text,

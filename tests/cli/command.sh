@@ -384,6 +384,7 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     expect 0 'fk_map_f32' cache list
     key=$(sed -n 2p out | cut -c1-12)
     expect 0 'fusor-kernel' cache show "$key"
+    completes "$(cut -c1-12 <<<"$key")" cache show "$(cut -c1-4 <<<"$key")"
     expect 0 '^checksum   [0-9a-f]\{32\}, good' cache show "$key"
     json fusor-cache-show/1 'key checksum features description' cache show "$key"
     grep -q '"checksum": "[0-9a-f]\{32\}"' out && ok || bad 'show --json: the checksum'
@@ -463,8 +464,8 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     expect 2 "did you mean 'kind'" cache verify --filter kin=map
     expect 0 'fk_map' cache list --filter '= load'
     expect 2 "did you mean 'size'" cache list --sort siez
-    expect 0 'counted since' cache stats
-    expect 0 'nothing was counted' cache stats -z
+    expect 0 'counted       since' cache stats
+    expect 0 'counted       nothing yet' cache stats -z
     (umask 022 && exec "$fusor" cache export app.fbundle) >out 2>err && [ "$(stat -c %a app.fbundle)" = 644 ] && ok || bad 'a bundle follows the umask'
     chmod 640 app.fbundle
     expect 0 'written' cache export app.fbundle
