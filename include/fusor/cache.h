@@ -67,7 +67,7 @@ FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_cache_add_bundle_memory(fusor_cont
 typedef struct fusor_cache_answer {
     int32_t     is_hit;
     const char *symbol, *key;
-    const char *where;              /* of a hit: "memory", or the path of directory or bundle; of a problem: that path */
+    const char *where;              /* of a hit: "memory", or the path of directory or bundle; of a problem: its path */
     const char *reason;             /* of a miss: "new", "gone", "damaged", "foreign", ... as in fusor_cache_stats */
     const char *problem;            /* what is wrong with an entry that is there; "" */
     const char *nearest;            /* of a miss: key of the nearest intact entry; "" where there is none */

@@ -68,7 +68,8 @@ static bool try_entry(rt_cache *c, fu_error *e, cache_wish *w, const void *data,
     return *status == FUSOR_OK;
 }
 
-/* Sets a bad entry aside, a directory too, which would stand in its place: it is found no more, and there to look at for an hour (the next survey removes it). */
+/* Sets a bad entry aside, a directory too, which would stand in its place: it is found no more, and there to look at
+ * for an hour (the next survey removes it). */
 static void quarantine(const rt_dir *d, const char *file) {
     char to[2 * IR_KEY_BYTES + 1 + RT_ENTRY_SUFFIX_BYTES + 16];
     snprintf(to, sizeof to, "%s.bad", file);
