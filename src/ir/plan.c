@@ -345,7 +345,7 @@ static void count_taps(planner *p) {
     uint32_t *group = FU_NEW_N(p->arena, uint32_t, g->nodes.n);
     for (ir_id id = 1; id < g->nodes.n; id++) {
         const ir_node *n = ir_at(g, id);
-        if (n->op != IR_OP_SLICE || !n->group) continue;
+        if (n->op != IR_OP_SLICE || !n->group || !p->uses[id]) continue;
         node_info *x = &p->info[n->in[0]];
         ir_size start[IR_MAX_RANK];
         int64_t step[IR_MAX_RANK], all = 1;
@@ -494,7 +494,7 @@ static void mark_unfused(planner *p) {
     uint8_t *is_used_elsewhere = FU_NEW_N(p->arena, uint8_t, p->g->nodes.n);
     for (ir_id id = 1; id < p->g->nodes.n; id++) {
         const ir_node *n = ir_at(p->g, id);
-        for (int i = 0; i < n->n_in; i++)
+        for (int i = 0; i < n->n_in && p->uses[id]; i++)
             if (!n->group || n->group != ir_at(p->g, n->in[i])->group) is_used_elsewhere[n->in[i]] = 1;
     }
     for (ir_id id = 1; id < p->g->nodes.n; id++) {
@@ -584,7 +584,7 @@ static void store_shared(planner *p) {
     for (ir_id id = n - 1; id >= 1; id--) {
         const ir_node *v = ir_at(p->g, id);
         node_info *info = &p->info[id];
-        if (v->op == IR_OP_PARAM || v->op == IR_OP_LITERAL) continue;
+        if (v->op == IR_OP_PARAM || v->op == IR_OP_LITERAL || !p->uses[id]) continue;
         const bool is_floating = !info->home && !info->made_by;
         if (is_floating && (of[id].n > 1 || is_stretched[id]) && !is_view(v) && v->rank > 0 &&
             ir_ops[v->op].kind != IR_KIND_CREATE && !info->is_wanted) {

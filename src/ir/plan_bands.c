@@ -102,7 +102,7 @@ static readers find_readers(planner *p) {
         const int c = p->info[id].home;
         next[id] = first[c];
         first[c] = id;
-        const bool is_other = p->info[id].home || !is_for_tail(ir_at(p->g, id));
+        const bool is_other = p->info[id].home || (p->uses[id] && !is_for_tail(ir_at(p->g, id)));
         for (int i = 0; i < ir_at(p->g, id)->n_in; i++) r.is_for_others[ir_at(p->g, id)->in[i]] |= is_other;
     }
     for (int c = 1; c < (int)p->clusters.n; c++) {

@@ -300,10 +300,10 @@ static int reader_of(const planner *p, ir_id id, int i) {
 }
 
 /* x, of cluster c, that only cluster `reader` reads: what of it is stored instead. 0: x is. */
-static ir_id narrower(const planner *p, ir_id x, int c, const uint32_t *uses) {
+static ir_id narrower(const planner *p, ir_id x, int c) {
     uint32_t bytes = ir_dtypes[ir_at(p->g, x)->dtype].bytes;
     ir_id best = 0;
-    for (ir_id y = x; uses[y] == 1 && !p->info[y].is_barrier && !p->info[y].is_wanted;) {
+    for (ir_id y = x; p->uses[y] == 1 && !p->info[y].is_barrier && !p->info[y].is_wanted;) {
         y = source_in(p, y, c);
         if (!y) break;
         const uint32_t b = p->info[y].made_by ? 0 : ir_dtypes[ir_at(p->g, y)->dtype].bytes;
@@ -331,14 +331,13 @@ static void leave(planner *p, ir_id x, int c, int reader, ir_id stored) {
 /* A value that one node of another cluster reads is computed there, where what it is made of is of a narrower type or
  * is stored anyway: else fusing would move more than single operators do. */
 void plan_leave_to_readers(planner *p) {
-    const uint32_t *uses = ir_use_counts(p->arena, p->g);
     for (ir_id id = 1; id < p->g->nodes.n; id++) {
         const ir_node *n = ir_at(p->g, id);
-        for (int i = 0; i < n->n_in && uses[id]; i++) {
+        for (int i = 0; i < n->n_in && p->uses[id]; i++) {
             const ir_id x = n->in[i];
             const int c = p->info[x].home, reader = reader_of(p, id, i);
             if (!c || !reader || reader == c || p->info[x].made_by != c || p->clusters.at[c].tail == reader) continue;
-            const ir_id stored = narrower(p, x, c, uses);
+            const ir_id stored = narrower(p, x, c);
             if (stored) leave(p, x, c, reader, stored);
         }
     }

@@ -15,10 +15,8 @@
 
 typedef struct finder {
     planner *p;
-    /* by node: is it made of a parameter that a call gives; may a scatter overwrite it, in the memory of its own result;
-     * who reads it */
+    /* by node: is it made of a parameter that a call gives; may a scatter overwrite it, in the memory of its own result */
     bool *varies, *is_overwritten;
-    const uint32_t *uses;
 } finder;
 
 static bool is_named(const planner *p, ir_id id) {
@@ -47,10 +45,10 @@ static bool has_wishes(const planner *p) {
  * stores has no other reader, who might be what it waits for, and shares no kernel as a hint may want it to. */
 static ir_id value_of(const finder *f, ir_id x) {
     const planner *p = f->p;
-    bool is_read_once = f->uses[x] == 1;
+    bool is_read_once = p->uses[x] == 1;
     while (plan_is_in_order(ir_at(p->g, x)) && !p->info[x].home && !p->info[x].made_by) {
         x = ir_at(p->g, x)->in[0];
-        is_read_once &= f->uses[x] == 1;
+        is_read_once &= p->uses[x] == 1;
     }
     const node_info *v = &p->info[x];
     if (ir_at(p->g, x)->op == IR_OP_PARAM || !f->varies[x] || f->is_overwritten[x]) return 0;
@@ -105,13 +103,12 @@ static void join(const finder *f, ir_id id) {
 /* From the last concatenation on: what one is made of may be stored for it, and be one itself. */
 void plan_find_parts(planner *p) {
     if (p->options->no_fuse || p->options->reference || ir_level_is_gpu(p->options->level)) return;
-    const finder f = {p, FU_NEW_N(p->arena, bool, p->g->nodes.n), FU_NEW_N(p->arena, bool, p->g->nodes.n),
-                      ir_use_counts(p->arena, p->g)};
+    const finder f = {p, FU_NEW_N(p->arena, bool, p->g->nodes.n), FU_NEW_N(p->arena, bool, p->g->nodes.n)};
     for (ir_id id = 1; id < p->g->nodes.n; id++) {
         const ir_node *n = ir_at(p->g, id);
         f.varies[id] = n->op == IR_OP_PARAM && !p->g->params.at[n->index].is_const;
         for (int i = 0; i < n->n_in; i++) f.varies[id] |= f.varies[n->in[i]];
-        if (n->op == IR_OP_SCATTER) f.is_overwritten[n->in[0]] = true;
+        if (n->op == IR_OP_SCATTER && p->uses[id]) f.is_overwritten[n->in[0]] = true;
     }
     for (ir_id id = p->g->nodes.n - 1; id >= 1; id--)
         if (is_joint(&f, id)) join(&f, id);

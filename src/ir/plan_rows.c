@@ -56,7 +56,7 @@ static void keep_values(planner *p, int head, int tail) {
     uint8_t *reads = FU_NEW_N(p->arena, uint8_t, p->g->nodes.n); /* 1: the tail, 2: another kernel */
     for (ir_id id = 1; id < p->g->nodes.n; id++) {
         const ir_node *n = ir_at(p->g, id);
-        for (int i = 0; i < n->n_in; i++)
+        for (int i = 0; i < n->n_in && p->uses[id]; i++)
             if (p->info[n->in[i]].home == head && p->info[id].home != head)
                 reads[n->in[i]] |= p->info[id].home == tail ? 1 : 2;
     }

@@ -237,6 +237,7 @@ static int check_case(fu_arena *arena, const char *text, const facts *f) {
     }
     ref_tensor *in = FU_NEW_N(arena, ref_tensor, n_in + 1), *want = FU_NEW_N(arena, ref_tensor, n_out + 1);
     double **bound = FU_NEW_N(arena, double *, n_out + 1);
+    const uint32_t *uses = ir_use_counts(arena, g);
     for (int i = 0; i < n_in; i++) {
         const ir_node *n = ir_at(g, g->params.at[i].node);
         in[i].dtype = n->dtype;
@@ -246,6 +247,8 @@ static int check_case(fu_arena *arena, const char *text, const facts *f) {
                 return 1;
         in[i].data = fu_alloc(arena, bytes_of(&in[i]) + 1);
         fill(&in[i], f->seed ^ name_hash(g->params.at[i].name), -f->scale, f->scale, f->special);
+        /* what no result needs may be indices: the reference evaluator leaves out their check */
+        if (!uses[g->params.at[i].node]) memset(in[i].data, 0, bytes_of(&in[i]));
     }
     fu_error_clear(&error);
     fusor_status expected = ref_eval_bounds(arena, &error, g, false, n_in, in, n_out, want, bound);

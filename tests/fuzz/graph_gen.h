@@ -21,6 +21,7 @@ typedef struct gen_value {
     int pair;       /* the second result of the call before it: index of the first; else -1 */
     int in[3], n_in;
     bool is_used;
+    bool is_only_checked; /* nothing needs it, but it is printed: its indices are checked */
 } gen_value;
 
 typedef struct gen_program {
@@ -98,7 +99,7 @@ static void print_param_type(fu_str *s, const gen_program *p, int number, bool *
 }
 
 static void mark_used(gen_program *p) {
-    for (int i = 0; i < p->n; i++) p->value[i].is_used = false;
+    for (int i = 0; i < p->n; i++) p->value[i].is_used = p->value[i].is_only_checked && !p->value[i].is_param;
     for (int r = 0; r < p->n_results; r++) {
         p->value[p->result[r]].is_used = true;
         if (p->alias[r] >= 0) p->value[p->alias[r]].is_used = true;
@@ -723,6 +724,21 @@ static void gen_move(gen_program *p, rng *r, int a) {
     add_value(p, &v);
 }
 
+/* What nothing needs, but for the check of its indices, which are a parameter: 0 (graph_fuzz.c). */
+static void gen_unused(gen_program *p, int a) {
+    const gen_value x = p->value[a], indices = {.dtype = FUSOR_I64, .rank = 1, .dim = {"1"}};
+    int axis = 0; /* whose size is a number, so that it is not empty */
+    while (axis < x.rank && (x.dim[axis][0] < '1' || x.dim[axis][0] > '9')) axis++;
+    if (axis == x.rank || p->n + 2 > GEN_VALUES) return;
+    const int b = add_param(p, &indices);
+    gen_value v = like(&x, x.dtype);
+    strcpy(v.dim[axis], "1");
+    uses(&v, 2, a, b, 0);
+    snprintf(v.text, sizeof v.text, "take(%%v%d, %%v%d, axis=%d)", a, b, axis);
+    v.is_only_checked = true;
+    add_value(p, &v);
+}
+
 /* Windows over the last one or two axes: named sizes keep their size, numbers may shrink. */
 static void gen_pool(gen_program *p, rng *r, int a) {
     gen_value x = p->value[a];
@@ -912,9 +928,10 @@ static void generate(gen_program *p, uint64_t seed, int forced_level) {
     }
     p->result[0] = p->n - 1;
     p->n_results = 1;
+    if (seed % 2) gen_unused(p, below(&r, p->n));
     mark_used(p);
     for (int i = p->n - 2; i >= 0 && p->n_results < GEN_RESULTS; i--) {
-        if (p->value[i].is_param && !chance(&r, 2)) continue;
+        if (p->value[i].is_only_checked || (p->value[i].is_param && !chance(&r, 2))) continue;
         if (p->value[i].is_used ? !chance(&r, 6) : !chance(&r, 80)) continue;
         p->result[p->n_results++] = i;
         mark_used(p);

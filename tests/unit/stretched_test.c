@@ -43,6 +43,20 @@ Test(stretched, others_are_computed_where_they_are_read) {
                    " %e = exp(%s) %y = mul(%x, %e, fuse_with=%e) return %y }");
 }
 
+/* Indices of what nothing needs are checked; it is not computed for that, nor is what it is made of. */
+Test(stretched, what_is_only_checked_is_not_computed) {
+    has_kernels(2, "func @f(%b: f32[N, 1], %x: f32[N, 8], %i: i32[4]) -> f32[N, 1] {"
+                   " %a = exp(%b) %c = mul(%a, %x) %t = take(%c, %i) %y = neg(%b) return %y }");
+    has_kernels(2, "func @f(%x: f32[4, 32, 4, 31], %i: i64[4, 32, 1, 31], %u: f32[4, 32, 1, 31]) -> f32[4, 32, 4, 31] {"
+                   " %v = reduce_var(%x, axes=[0, 1, 3], keepdims=true) %w = mul(%x, %v)"
+                   " %s = scatter(%w, %i, %u, axis=2) %y = neg(%x) return %y }");
+    const ir_plan *p = plan_of("func @f(%x: f32[M, 64], %w: f32[64, 32], %i: i32[4]) -> f32[M, 32] {"
+                               " %a = matmul(%x, %w) %t = take(%a, %i) %y = softmax(%a) return %y }");
+    cr_assert_eq(p->steps.n, 2);
+    for (uint32_t i = 0; i < p->buffers.n; i++)
+        cr_expect_neq(p->buffers.at[i].storage, IR_STORE_TEMP, "the product is only what the softmax reads");
+}
+
 /* Where the last dim repeats two elements, vectors go along the one that the large operand has in order, be there small
  * ones of another order. */
 Test(stretched, vectors_lie_along_the_large_operand) {
