@@ -13,7 +13,8 @@
  *   others           bounds_norm.c
  * With the fast tier: element-wise, the bounds of ir_fast; softmax 2 * 2^-17 of the result more; log_softmax and
  * logsumexp 2^-17 (1 + log n). What operands may do: element-wise, all corners of their ranges, and 0 in them; sums,
- * the sum of the bounds; contractions, |a|*eb + ea*|b| + ea*eb; max and min, the largest bound; softmax y * (exp(2E) -
+ * the sum of the bounds, and those of a scatter an ULP of sum|terms| an update more; contractions, |a|*eb + ea*|b| +
+ * ea*eb; max and min, the largest bound; softmax y * (exp(2E) -
  * 1) and log_softmax 2E for the largest bound E; argmax of an inexact operand is not judged. */
 #include "base/small.h"
 #include "ref/bounds.h"
@@ -412,15 +413,37 @@ static bool is_plain_sum(ir_op op) {
     return ir_ops[op].combine != IR_OP_NONE || op == IR_OP_REDUCE_MEAN || op == IR_OP_REDUCE_L1;
 }
 
+/* Updates are added one after the other, and each sum is rounded to the element's type. Where an operand is off, each
+ * may be rounded the other way: by an ULP of |x| and all |updates| of the place together. */
+static fusor_status add_roundings(const walk *w, const ir_node *n, value *const *in, value *v) {
+    const double ulp = ref_ulp(v->t.dtype, 1), most = v->t.dtype == FUSOR_F64   ? 0x1p1023
+                                                      : v->t.dtype == FUSOR_F16 ? 0x1p15
+                                                                                : 0x1p127;
+    double *memory[2] = {as_f64(&in[0]->t, true), as_f64(&in[2]->t, true)}, *made[2] = {NULL, NULL};
+    const ref_tensor operand[3] = {shaped(&in[0]->t, memory[0]), in[1]->t, shaped(&in[2]->t, memory[1])};
+    fusor_status status = memory[0] && memory[1] ? FUSOR_OK : no_memory(w);
+    for (int pass = 0; pass < 2 && status == FUSOR_OK; pass++) { /* that sum, then how many updates */
+        for (int k = 0; k < 2; k++)
+            for (int64_t i = 0; i < ref_count(&in[2 * k]->t); i++)
+                memory[k][i] = pass ? k : memory[k][i] + in[2 * k]->error[i];
+        status = eval_f64(w, n, n->op, operand, &v->t, &made[pass]);
+    }
+    for (int64_t i = 0; i < ref_count(&v->t) && status == FUSOR_OK; i++)
+        if (v->error[i] > 0 && made[1][i] > 0)
+            v->error[i] = made[0][i] < most ? v->error[i] + made[1][i] * ulp * made[0][i] : INFINITY;
+    for (int k = 0; k < 2; k++) {
+        fu_free(memory[k]);
+        fu_free(made[k]);
+    }
+    return status;
+}
+
 /* Movement: the bounds of the elements that are moved. An operand of indices stays what it is; inexact ones judge
  * nothing. Sums of updates add their bounds, the largest of them has at most the largest bound; other combinations are
  * not judged. */
 static fusor_status move_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
-    bool is_unknown = n->op == IR_OP_ONE_HOT;
-    if (n->op == IR_OP_SCATTER) {
-        const ir_op with = ir_scatter_combine(ir_node_attr(n, "mode")->integer);
-        is_unknown = with != IR_OP_NONE && with != IR_OP_ADD && with != IR_OP_MAXIMUM;
-    }
+    const ir_op with = n->op == IR_OP_SCATTER ? ir_scatter_combine(ir_node_attr(n, "mode")->integer) : IR_OP_NONE;
+    bool is_unknown = n->op == IR_OP_ONE_HOT || (with != IR_OP_NONE && with != IR_OP_ADD && with != IR_OP_MAXIMUM);
     for (int k = 0; k < n->n_in; k++)
         is_unknown |= in[k]->error && ir_operand_role(n->op, (unsigned)k) == IR_ROLE_INDEX;
     if (is_unknown) {
@@ -438,7 +461,7 @@ static fusor_status move_bounds(const walk *w, const ir_node *n, value *const *i
     }
     fusor_status status = good ? eval_f64(w, n, n->op, operand, &v->t, &v->error) : no_memory(w);
     fu_free(operand);
-    return status;
+    return status == FUSOR_OK && with == IR_OP_ADD && ir_is_float(v->t.dtype) ? add_roundings(w, n, in, v) : status;
 }
 
 /* max_pool: the largest bound in the window. Averages: that of the bounds, and of a sum of up to n terms. */

@@ -78,6 +78,27 @@ Test(bounds, sums_and_products_of_matrices) {
     cr_expect(b[3] >= 1 && b[3] < 1.01, "%g", b[3]);
 }
 
+/* Four updates of one place, which are added one after the other: as exact as their operands, or each rounded. */
+Test(bounds, scattered_sums_are_rounded_each) {
+    const double terms = 0.5 + 2 + 0.75 + 1 + 8;
+    const ref_tensor in[2] = {VECTOR(x), VECTOR(y)};
+    double *b;
+    (void)eval("func @f(%x: f32[N], %y: f32[N]) -> f32[N] { %z = full(0, shape=[N], dtype=i64)"
+               " %s = scatter(%x, %z, %y, axis=0, mode=add) return %s }",
+               2, in, &b);
+    for (int i = 0; i < 4; i++) cr_expect_eq(b[i], 0);
+    (void)eval("func @f(%x: f32[N], %y: f32[N]) -> f32[N] { %e = exp2(%x) %l = log2(%e)"
+               " %z = full(0, shape=[N], dtype=i64) %s = scatter(%l, %z, %y, axis=0, mode=add) return %s }",
+               2, in, &b);
+    cr_expect(b[0] > 4 * 0x1p-23 * terms && b[0] < 5 * 0x1p-23 * terms, "%g", b[0]);
+    cr_expect_lt(b[1], 4 * ref_ulp(FUSOR_F32, -1.25) * 2, "no update: %g", b[1]);
+    float big[4] = {3e38f, 3e38f, -3e38f, -3e38f};
+    (void)eval("func @f(%x: f32[N], %y: f32[N]) -> f32[N] { %e = exp2(%x) %z = full(0, shape=[N], dtype=i64)"
+               " %s = scatter(%e, %z, %y, axis=0, mode=add) return %s }",
+               2, (ref_tensor[]){VECTOR(x), VECTOR(big)}, &b);
+    cr_expect(isinf(b[0]), "a sum on the way may be out of range: %g", b[0]);
+}
+
 /* The sum of a mean may overflow where the mean does not. */
 Test(bounds, sums_out_of_range_are_not_judged) {
     float big[4] = {3e38f, 3e38f, 3e38f, 3e38f};
