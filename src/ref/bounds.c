@@ -14,8 +14,8 @@
  * With the fast tier: element-wise, the bounds of ir_fast; softmax 2 * 2^-17 of the result more; log_softmax and
  * logsumexp 2^-17 (1 + log n). What operands may do: element-wise, all corners of their ranges, and 0 in them; sums,
  * the sum of the bounds, and those of a scatter an ULP of sum|terms| an update more; contractions, |a|*eb + ea*|b| +
- * ea*eb; max and min, the largest bound; softmax y * (exp(2E) -
- * 1) and log_softmax 2E for the largest bound E; argmax of an inexact operand is not judged. */
+ * ea*eb; max and min, the largest bound, and a zero has any sign where those of the operand have both; softmax y *
+ * (exp(2E) - 1) and log_softmax 2E for the largest bound E; argmax of an inexact operand is not judged. */
 #include "base/small.h"
 #include "ref/bounds.h"
 #include "ref/bounds_norm.h"
@@ -237,12 +237,26 @@ static void add_terms(value *v, const double *terms, double factor, double u, do
     }
 }
 
+/* The larger of -0 and +0 is either: off by less than any number of the type, so that END_LOW is -0 and END_HIGH +0. */
+static fusor_status sign_of_zero(const walk *w, const ref_tensor *x, value *v) {
+    const ir_bits minus = (ir_bits)1 << (8 * ir_dtypes[x->dtype].bytes - 1);
+    uint32_t signs = 0;
+    for (int64_t i = 0; i < ref_count(x) && ir_is_float(x->dtype); i++)
+        if (!(ref_get(x, i) & ~minus)) signs |= ref_get(x, i) ? 1 : 2;
+    if (signs != 3) return FUSOR_OK;
+    if (!make_error(v)) return no_memory(w);
+    for (int64_t i = 0; i < ref_count(&v->t); i++)
+        if (get(&v->t, i) == 0) v->error[i] += 0x1p-1074;
+    return FUSOR_OK;
+}
+
 static fusor_status reduce_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
     const ref_tensor *x = &in[0]->t;
     bool is_float = ir_is_float(x->dtype), is_sum = ir_ops[n->op].is_sum_like && n->op != IR_OP_REDUCE_PROD;
     int64_t outputs = ref_count(&v->t);
     double each = outputs ? (double)ref_count(x) / (double)outputs : 1;
     double *terms = NULL, *memory;
+    if (!ir_ops[n->op].is_sum_like) FU_TRY(sign_of_zero(w, x, v));
     if (!in[0]->error && (!is_float || !ir_ops[n->op].is_sum_like)) return FUSOR_OK;
     if (!make_error(v)) return no_memory(w);
     if (n->op == IR_OP_REDUCE_PROD) {
@@ -469,6 +483,7 @@ static fusor_status window_bounds(const walk *w, const ir_node *n, value *const 
     const bool is_max = n->op == IR_OP_MAX_POOL;
     const int64_t outputs = ref_count(&v->t);
     double *terms, *memory, each = 1;
+    if (is_max) FU_TRY(sign_of_zero(w, &in[0]->t, v));
     if (is_max && !in[0]->error) return FUSOR_OK;
     if (!make_error(v)) return no_memory(w);
     if (in[0]->error) {

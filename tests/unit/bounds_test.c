@@ -99,6 +99,26 @@ Test(bounds, scattered_sums_are_rounded_each) {
     cr_expect(isinf(b[0]), "a sum on the way may be out of range: %g", b[0]);
 }
 
+/* What is the largest of zeros has any sign, where they have both: what jumps at 0 is not judged then. */
+Test(bounds, the_largest_zero_has_any_sign) {
+    static const char *const bodies[] = {"f32 { %m = reduce_max(%x)", "f32 { %m = reduce_min(%x)",
+                                         "f32[1, 1, 1] { %m = max_pool(%x, kernel=[4])"};
+    for (int i = 0; i < 6; i++) {
+        double *b;
+        float zeros[4] = {0, i & 1 ? -0.f : 0, 0, 0};
+        ref_tensor in = {FUSOR_F32, 3, {1, 1, 4}, zeros};
+        (void)eval(
+            fu_format(&arena, "func @f(%%x: f32[1, 1, 4]) -> %s %%y = reciprocal(%%m) return %%y }", bodies[i / 2]), 1,
+            &in, &b);
+        cr_expect_eq(b[0], i & 1 ? INFINITY : 0, "%s: %g", bodies[i / 2], b[0]);
+    }
+    double *b;
+    float zeros[4] = {0, -0.f, 0, 0};
+    (void)eval("func @f(%x: f32[N]) -> bool { %m = reduce_max(%x) %y = gt(%m, 0.0) return %y }", 1,
+               (ref_tensor[]){VECTOR(zeros)}, &b);
+    cr_expect_eq(b[0], 0, "no zero is above 0");
+}
+
 /* The sum of a mean may overflow where the mean does not. */
 Test(bounds, sums_out_of_range_are_not_judged) {
     float big[4] = {3e38f, 3e38f, 3e38f, 3e38f};
