@@ -95,6 +95,11 @@ FLOAT_HELPERS(long double, l)
 #define ref_mish(x)          BY_R(ref_mish)(x)
 #define ref_gelu_tanh(x)     BY_R(ref_gelu_tanh)(x)
 
+#define ref_pow pow
+static long double ref_powl(long double x, long double y) { /* glibc's powl(-INFINITY, -0x1p63) is infinite */
+    return isinf(x) ? pow((double)x, (double)y) : powl(x, y);
+}
+
 static double fma_f32(double x, double y, double z) { return fmaf((float)x, (float)y, (float)z); }
 
 /* ---- the rows as functions ---- */

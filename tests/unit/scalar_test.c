@@ -69,6 +69,16 @@ Test(scalar, special_values_of_float_rows) {
     EQI(ir_scalar_ew(IR_OP_EQ, FUSOR_F32, (ir_bits[]){f32(0.0f), f32(-0.0f)}, NULL, 0), 1);
 }
 
+/* f64 goes by long double, whose pow in glibc has an infinity for the first of them. */
+Test(scalar, powers_of_infinities) {
+    static const double is[][3] = {{-INFINITY, -0x1p63, 0},   {-INFINITY, 0x1p63, INFINITY}, {-INFINITY, -3, -0.0},
+                                   {-INFINITY, 3, -INFINITY}, {INFINITY, -0x1p63, 0},        {INFINITY, 0, 1}};
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
+        const ir_bits in[2] = {f64(is[i][0]), f64(is[i][1])};
+        cr_expect_eq(ir_scalar_ew(IR_OP_POW, FUSOR_F64, in, NULL, 0), f64(is[i][2]), "pow(%g, %a)", is[i][0], is[i][1]);
+    }
+}
+
 Test(scalar, nan_of_choices) {
     EQ32(ew32(IR_OP_MAXIMUM, NAN, 1, 0), NAN);
     EQ32(ew32(IR_OP_MAXIMUM, 1, NAN, 0), NAN);
