@@ -125,9 +125,12 @@ static bool wrong(ast *m, const attr_place *at, const ast_attr *a, const char *w
 
 static bool build_integer(ast *m, const attr_place *at, const ast_attr *a, const char *want, int64_t *out) {
     ir_size size;
-    if (a->kind != AST_ATTR_SIZE || is_word(a)) return wrong(m, at, a, want);
-    if (!ast_size_build(m, at->g, at->mark, &a->as.size, &size)) return false;
-    return ir_size_is_const(at->g->sizes, size, out) || wrong(m, at, a, want);
+    if (a->kind != AST_ATTR_SIZE) return wrong(m, at, a, want);
+    if (!is_word(a)) {
+        if (!ast_size_build(m, at->g, at->mark, &a->as.size, &size)) return false;
+        if (ir_size_is_const(at->g->sizes, size, out)) return true;
+    }
+    return wrong(m, at, a, fu_format(m->arena, "%s without the name of a size", want));
 }
 
 static bool build_list(ast *m, const attr_place *at, const ast_attr *a, ir_attr_type type, ir_attr *out) {
