@@ -351,7 +351,7 @@ ir_dot ir_kernel_window_dot(const ir_kernel *k);
  * whole steps; of folded axes (n_folded) the places are channels, within each. Weights are packed as [parts][panels of 32 channels][steps][32][64 bytes], and of heads (ir_dot_info) one
  * word a panel is behind them; the slab has a plane for each word of channels, an odd number of lines, and the tile reads
  * a line of all rows, with what lies between them: up to 31 columns behind the last one may be touched. Scratch: offsets
- * of steps (i64), three tiles of sums (two in turn, and of a later K block), the slab. */
+ * of steps (i64), two tiles of sums, the slab. */
 bool ir_window_is_tiled(const ir_kernel *k);
 int64_t ir_window_folded(const ir_kernel *k, const int64_t *size); /* places of its folded axes */
 enum { IR_SLAB_HEAD = 64 }; /* bytes at the begin of its scratch, behind the band if there is one */

@@ -393,7 +393,7 @@ static void launch_tiled(const ir_kernel *k, const int64_t *size, const int64_t 
                   m = ir_ceil_div(size[ir_kernel_dim(k, 'm')], IR_TILE_SIDE), panels = tiles ? parts * m : 0,
                   share = tune[IR_TUNE_WINDOW_SHARE] < 1 ? m : ir_ceil_div(tune[IR_TUNE_WINDOW_SHARE], IR_TILE_SIDE);
     out->scratch_bytes = IR_SLAB_HEAD + ir_round_up(kk / STEP_WORDS * 8, 64) +
-                         3 * (int64_t)k->tile.mr * k->tile.nr * 4 +
+                         2 * (int64_t)k->tile.mr * k->tile.nr * 4 +
                          ir_kernel_slab_bytes(k, size, made, ir_window_tile_columns(k, size, tune)) +
                          ir_band_bytes(k, size, made, m * IR_TILE_SIDE);
     out->n_phases = 2;

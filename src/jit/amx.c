@@ -247,6 +247,7 @@ static void finish_tiles(emit *e, const amx_product *p, const place *at, bool a_
 static void multiply_from(emit *e, const amx_product *p, LLVMValueRef words, LLVMValueRef is_long, int high, int wide,
                           bool a_stays) {
     const place at = make_steps(e, p, words, high, wide, a_stays);
+    if (p->before_stores) p->before_stores(e, p->user);
     em_branch b = {0};
     if (is_long) {
         b = em_if(e, is_long);

@@ -30,6 +30,9 @@ typedef struct amx_product {
      * parts, then those of low ones, and a_step is from one such pair to the next; so are the words of operand 1. */
     bool is_cut;
     void (*beside)(emit *e, void *user); /* NULL, or what each step has beside its products: it may call functions */
+    /* NULL, or the same, once: behind all steps but the last two, and before any sums are stored (behind these, what it
+     * loads would wait for stores of the same place in a page). */
+    void (*before_stores)(emit *e, void *user);
     void *user;
     LLVMValueRef words;    /* along k, a multiple of AMX_SIDE, of twice that where elements are cut */
     LLVMValueRef to;       /* sums [rows][AMX_COLUMNS] */

@@ -23,6 +23,7 @@ typedef enum window_function {
     SLAB,
     WEIGHTS,
     FINISH,
+    LATE,
     LINE,
     TURN,
     COPY,

@@ -8,7 +8,7 @@
  *   tile of work   rows of an image by the channels of a share: the rows are one line, with what lies between them, or
  *                  one after the other, whichever is less; panels of 32 columns meet all channels of a part of the share
  *                  that stays in L2 (IR_TUNE_WINDOW_CHANNELS)
- *   sums           amx.c, in scratch of two panels in turn, a K block after the other; then FINISH, by rows (window.c)
+ *   sums           amx.c, in scratch, a K block after the other; then FINISH, by rows (window.c), beside the next panel
  *
  * Where bf16 could be subnormal, which the instruction takes for 0, the same sums in the same order are made by fma. */
 #include "jit/amx.h"
@@ -29,7 +29,7 @@ void window_set_tiled(window *w) {
                  table_bytes = window_round_up(w, em_mul(e, steps_of(w), num(w, 8)));
     w->table = behind(w, e->scratch, num(w, IR_SLAB_HEAD));
     w->tile = behind(w, w->table, table_bytes);
-    w->slab = behind(w, w->tile, num(w, 3 * SUMS_BYTES));
+    w->slab = behind(w, w->tile, num(w, 2 * SUMS_BYTES));
     w->weight_base = e->shared;
     w->first_sums = behind(w, e->shared, em_mul(e, em_mul(e, panels, w->kk), num(w, (int64_t)w->mr * WORD_BYTES)));
 }
@@ -144,13 +144,43 @@ static void emit_weights(window *w) {
 }
 
 /* ---- the tile ---- */
-enum { WEIGHTS_AT, OPERAND, PITCH, TABLE, STEPS, SUMS, LATER, COLUMNS, ROWS, IS_SLOW, PARAMETERS };
+enum { WEIGHTS_AT, OPERAND, PITCH, TABLE, STEPS, SUMS, COLUMNS, ROWS, IS_SLOW, ARGS, MADE, PARAMETERS };
+/* The panel whose sums wait to be finished, i64 each: columns BEGIN .. END - 1 (none are) of a line, of which FIRST is the
+ * first channel; of every APART columns OF_ROW are the result's. Then the line's block. */
+enum { BEGIN, END, FIRST, HIGH, APART, OF_ROW, BLOCK, WAITS };
+
+static void tell(window *w, LLVMValueRef made, int i, LLVMValueRef x) {
+    LLVMBuildStore(w->e->b, x, em_gep(w->e, made, w->e->t_i64, num(w, i)));
+}
+
+/* LATE: (args, made): finishes that panel. */
+static void emit_late(window *w) {
+    emit *e = w->e;
+    window_outer *o = window_begin(w, LATE, "late", (LLVMTypeRef[]){e->t_ptr, e->t_ptr}, 2);
+    LLVMValueRef made = LLVMGetParam(e->fn, 1), x[WAITS];
+    for (int i = 0; i < WAITS; i++) x[i] = window_told(w, made, i);
+    const window_line line = {.pitch = x[APART],
+                              .row = x[OF_ROW],
+                              .sums = w->tile,
+                              .rows = x[HIGH],
+                              .block = LLVMBuildIntToPtr(e->b, x[BLOCK], e->t_ptr, "")};
+    window_emit_segments(w, &line, x[BEGIN], x[END], x[FIRST], NULL);
+    tell(w, made, END, x[BEGIN]);
+    window_end(w, o);
+}
+
+static void finish_late(emit *e, void *user) {
+    window *w = user;
+    (void)e;
+    window_call(w, LATE, (LLVMValueRef[]){LLVMGetParam(w->e->fn, ARGS), LLVMGetParam(w->e->fn, MADE)}, 2);
+}
 
 static void multiply(window *w, const amx_product *p, LLVMValueRef is_slow) {
     emit *e = w->e;
     em_branch slow = {0};
     if (window_has_exponents(w)) {
         slow = em_if(e, is_slow);
+        finish_late(e, w);
         amx_multiply_bf16_slowly(e, p);
         em_else(e, &slow);
     }
@@ -158,11 +188,11 @@ static void multiply(window *w, const amx_product *p, LLVMValueRef is_slow) {
     if (window_has_exponents(w)) em_endif(e, &slow);
 }
 
-/* The sums of a later K block are added to those before. */
-static void add_block(window *w, LLVMValueRef sums, LLVMValueRef later) {
+/* The sums of a later K block, which are behind those before, are added to them. */
+static void add_block(window *w, LLVMValueRef sums) {
     emit *e = w->e;
     em_loop l = em_for(e, num(w, 0), num(w, SUMS_BYTES), num(w, AMX_ROW_BYTES));
-    LLVMValueRef to = behind(w, sums, l.i), x = window_load_vector(w, behind(w, later, l.i));
+    LLVMValueRef to = behind(w, sums, l.i), x = window_load_vector(w, behind(w, to, num(w, SUMS_BYTES)));
     LLVMValueRef before = window_load_vector(w, to);
     x = ir_is_float(w->acc) ? em_fadd(e, before, x) : em_add(e, before, x);
     LLVMSetAlignment(LLVMBuildStore(e->b, x, to), AMX_ROW_BYTES);
@@ -171,8 +201,8 @@ static void add_block(window *w, LLVMValueRef sums, LLVMValueRef later) {
 
 static void emit_tile(window *w) {
     emit *e = w->e;
-    LLVMTypeRef parameter[PARAMETERS] = {e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_i64,
-                                         e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i1};
+    LLVMTypeRef parameter[PARAMETERS] = {e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr,
+                                         e->t_i64, e->t_i64, e->t_i1,  e->t_ptr, e->t_ptr};
     window_outer *o = window_begin(w, TILE, "tile", parameter, PARAMETERS);
     LLVMValueRef in[PARAMETERS], zero = num(w, 0), side = num(w, AMX_SIDE);
     const int64_t block = w->kb / ir_dots[w->dot].step;
@@ -186,16 +216,18 @@ static void emit_tile(window *w) {
                      .a_step = num(w, TILE_BYTES),
                      .b = in[OPERAND],
                      .b_pitch = in[PITCH],
-                     .a_stays = LLVMConstInt(e->t_i1, 0, 0)};
+                     .a_stays = LLVMConstInt(e->t_i1, 0, 0),
+                     .before_stores = finish_late,
+                     .user = w};
     em_loop l = em_for(e, zero, in[STEPS], num(w, block));
     LLVMValueRef is_first = em_icmp(e, LLVMIntEQ, l.i, zero);
     p.a = behind(w, in[WEIGHTS_AT], em_mul(e, l.i, num(w, TILE_BYTES)));
     p.table = em_gep(e, in[TABLE], e->t_i64, l.i);
     p.words = em_shl(e, em_min(e, em_sub(e, in[STEPS], l.i), num(w, block)), 4);
-    p.to = em_select(e, is_first, in[SUMS], in[LATER]);
+    p.to = em_select(e, is_first, in[SUMS], behind(w, in[SUMS], num(w, SUMS_BYTES)));
     multiply(w, &p, in[IS_SLOW]);
     em_branch later = em_if(e, LLVMBuildNot(e->b, is_first, ""));
-    add_block(w, in[SUMS], in[LATER]);
+    add_block(w, in[SUMS]);
     em_endif(e, &later);
     em_end(e, &l);
     window_end(w, o);
@@ -230,82 +262,57 @@ static rows_as_lines lines_of(window *w, const window_slab *slab, const window_p
     return l;
 }
 
-/* What panel number `n` of a line is: all channels of columns, then the next columns. */
-typedef struct tile_panel {
-    LLVMValueRef begin, end, first, rows, sums; /* columns; the first channel, and how many; where its sums go */
-} tile_panel;
-
-static tile_panel panel_of(window *w, const window_line *s, LLVMValueRef high, LLVMValueRef n) {
+/* A panel of columns begin .. end - 1 of a line, with the channels of the line. Its sums wait: they are finished before
+ * those of the next one are stored, so the CPU does that while products run, where it would wait for the last of them. */
+static void emit_panel(window *w, const window_line *s, LLVMValueRef made, LLVMValueRef plane, LLVMValueRef begin,
+                       LLVMValueRef end) {
     emit *e = w->e;
-    LLVMValueRef nr = num(w, w->nr), mr = num(w, w->mr), turn = em_and(e, n, num(w, 1));
-    tile_panel p = {.begin = em_mul(e, LLVMBuildUDiv(e->b, n, high, ""), nr),
-                    .first = em_add(e, s->m_begin, em_mul(e, LLVMBuildURem(e->b, n, high, ""), mr)),
-                    .sums = behind(w, w->tile, em_mul(e, turn, num(w, SUMS_BYTES)))};
-    p.end = em_min(e, em_add(e, p.begin, nr), s->length);
-    p.rows = em_min(e, mr, em_sub(e, s->m_end, p.first));
-    return p;
-}
-
-static void multiply_panel(window *w, const window_line *s, LLVMValueRef plane, const tile_panel *p) {
-    emit *e = w->e;
-    LLVMValueRef is_slow = LLVMConstInt(e->t_i1, 0, 0);
+    LLVMValueRef mr = num(w, w->mr), is_slow = LLVMConstInt(e->t_i1, 0, 0);
+    em_loop l = em_for(e, s->m_begin, s->m_end, mr);
+    LLVMValueRef rows = em_min(e, mr, em_sub(e, s->m_end, l.i));
     if (window_has_exponents(w)) {
-        LLVMValueRef number = LLVMBuildUDiv(e->b, p->first, num(w, w->mr), "");
-        LLVMValueRef exponent = element(w, s->first_sums, number);
+        LLVMValueRef exponent = element(w, s->first_sums, LLVMBuildUDiv(e->b, l.i, mr, ""));
         is_slow = LLVMBuildNot(e->b, em_bf16_is_exact(e, exponent, window_slab_exponent(w)), "");
     }
     LLVMValueRef in[PARAMETERS] = {
-        [WEIGHTS_AT] = element(w, s->weights, em_mul(e, p->first, w->kk)),
-        [OPERAND] = element(w, s->from, p->begin),
+        [WEIGHTS_AT] = element(w, s->weights, em_mul(e, l.i, w->kk)),
+        [OPERAND] = element(w, s->from, begin),
         [PITCH] = plane,
         [TABLE] = w->table,
         [STEPS] = steps_of(w),
-        [SUMS] = p->sums,
-        [LATER] = behind(w, w->tile, num(w, 2 * SUMS_BYTES)),
-        [COLUMNS] = em_sub(e, p->end, p->begin),
-        [ROWS] = p->rows,
+        [SUMS] = w->tile,
+        [COLUMNS] = em_sub(e, end, begin),
+        [ROWS] = rows,
         [IS_SLOW] = is_slow,
+        [ARGS] = e->args,
+        [MADE] = made,
     };
     window_call(w, TILE, in, PARAMETERS);
-}
-
-/* The panels of a line. Each is finished behind the products of the next one: the CPU does that while they run, where it
- * would wait for the last of its own. */
-static void emit_line(window *w, const window_line *s, LLVMValueRef plane) {
-    emit *e = w->e;
-    LLVMValueRef one = num(w, 1), high = window_divide_up(w, em_sub(e, s->m_end, s->m_begin), num(w, w->mr)),
-                 count = em_mul(e, high, window_divide_up(w, s->length, num(w, w->nr)));
-    em_loop l = em_for(e, num(w, 0), em_add(e, count, one), one);
-    em_branch more = em_if(e, em_icmp(e, LLVMIntSLT, l.i, count));
-    const tile_panel next = panel_of(w, s, high, l.i);
-    multiply_panel(w, s, plane, &next);
-    em_endif(e, &more);
-    em_branch any = em_if(e, em_icmp(e, LLVMIntSGT, l.i, num(w, 0)));
-    const tile_panel made = panel_of(w, s, high, em_sub(e, l.i, one));
-    window_line part = *s;
-    part.rows = made.rows;
-    part.sums = made.sums;
-    window_emit_segments(w, &part, made.begin, made.end, made.first, NULL);
-    em_endif(e, &any);
+    tell(w, made, BEGIN, begin);
+    tell(w, made, END, end);
+    tell(w, made, FIRST, l.i);
+    tell(w, made, HIGH, rows);
     em_end(e, &l);
 }
 
 /* Channels first .. end - 1 of a tile of work, a part of them after the other: all columns of the rows meet each. */
-static void emit_part(window *w, window_line *s, const rows_as_lines *r, LLVMValueRef *index, LLVMValueRef first,
-                      LLVMValueRef end, LLVMValueRef count) {
+static void emit_part(window *w, window_line *s, LLVMValueRef made, const rows_as_lines *r, LLVMValueRef *index,
+                      LLVMValueRef first, LLVMValueRef end, LLVMValueRef count) {
     emit *e = w->e;
-    LLVMValueRef mr = num(w, w->mr), top = index[w->dim_y],
+    LLVMValueRef zero = num(w, 0), nr = num(w, w->nr), mr = num(w, w->mr), top = index[w->dim_y],
                  panels = window_divide_up(w, e->tune[IR_TUNE_WINDOW_CHANNELS], mr);
     LLVMValueRef channels = em_mul(e, em_max(e, panels, num(w, 1)), mr);
     em_loop lm = em_for(e, first, end, channels);
     s->m_begin = w->tile_channel = lm.i;
     s->m_end = em_min(e, end, em_add(e, lm.i, channels));
-    s->length = r->length;
-    em_loop ll = em_for(e, num(w, 0), r->count, num(w, 1));
+    em_loop ll = em_for(e, zero, r->count, num(w, 1));
     index[w->dim_y] = s->top = em_add(e, top, ll.i);
     s->from = element(w, w->slab, em_mul(e, ll.i, r->pitch));
     window_write_block(w, s->block, index);
-    emit_line(w, s, r->plane);
+    em_loop l = em_for(e, zero, r->length, nr);
+    emit_panel(w, s, made, r->plane, l.i, em_min(e, em_add(e, l.i, nr), r->length));
+    em_end(e, &l);
+    window_call(w, LATE, (LLVMValueRef[]){e->args, made}, 2);
     em_end(e, &ll);
     index[w->dim_y] = top;
     window_end_tile(w, s->block, em_sub(e, s->m_end, s->m_begin), count);
@@ -321,6 +328,9 @@ static void emit_parts(window *w, const window_slab *slab, LLVMValueRef rows) {
     share = em_max(e, em_mul(e, window_divide_up(w, share, mr), mr), mr);
     LLVMValueRef shares = window_divide_up(w, m, share);
     window_line s = {.block = window_new_block(w)};
+    LLVMValueRef made = em_alloca(e, LLVMArrayType(e->t_i64, WAITS), 8);
+    for (int i = 0; i < WAITS; i++) tell(w, made, i, num(w, 0));
+    tell(w, made, BLOCK, LLVMBuildPtrToInt(e->b, s.block, e->t_i64, ""));
     em_loop t = em_for(e, e->tile_begin, e->tile_end, num(w, 1));
     LLVMValueRef first = em_mul(e, LLVMBuildURem(e->b, t.i, shares, ""), share),
                  number = LLVMBuildUDiv(e->b, t.i, shares, "");
@@ -333,9 +343,9 @@ static void emit_parts(window *w, const window_slab *slab, LLVMValueRef rows) {
     index[w->dim_y] = w->tile_row = part.y;
     index[w->dim_n] = s.x = part.x;
     const rows_as_lines lines = lines_of(w, slab, &part);
-    s.pitch = lines.apart;
-    s.row = lines.row;
-    emit_part(w, &s, &lines, index, first, em_min(e, m, em_add(e, first, share)), part.rows);
+    tell(w, made, APART, lines.apart);
+    tell(w, made, OF_ROW, lines.row);
+    emit_part(w, &s, made, &lines, index, first, em_min(e, m, em_add(e, first, share)), part.rows);
     em_end(e, &t);
 }
 
@@ -343,6 +353,7 @@ void window_emit_tiled(window *w) {
     emit *e = w->e;
     window_emit_slab(w);
     emit_weights(w);
+    emit_late(w);
     emit_tile(w);
     LLVMValueRef rows = window_tile_of_rows(w);
     em_branch phase = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, LLVMConstInt(LLVMTypeOf(e->phase), 0, 0)));
