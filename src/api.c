@@ -361,16 +361,23 @@ fusor_status fusor_executable_scan(fusor_executable *exe, int64_t n_steps, int n
     return status;
 }
 
+static fusor_status explain(const fusor_executable *exe, fu_error *e, char **text_out) {
+    FU_CALL_ARENA(arena, return FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory"));
+    explain_request r = {.plan = rt_exec_plan(exe->exec), .exec = exe->exec, .n_threads = exe->ctx->n_threads};
+    const fusor_status status = explain_json(&arena, e, &r, text_out);
+    fu_arena_free(&arena);
+    return status;
+}
+
 fusor_status fusor_explain_json(fusor_executable *exe, char **text_out) {
     fu_error e;
-    char *text = NULL;
     if (!exe) return context_refuse("fusor_explain_json: the executable is NULL");
     fu_error_clear(&e);
     CHECK_ARGUMENT(exe->ctx, &e, text_out, "fusor_explain_json: text_out must not be NULL");
-    FU_CALL_ARENA(arena, return FU_FAIL(&e, FUSOR_ERROR_MEMORY, "out of memory"), context_fail(exe->ctx, &e));
-    explain_request r = {.plan = rt_exec_plan(exe->exec), .exec = exe->exec, .n_threads = exe->ctx->n_threads};
-    if (explain_json(&arena, &e, &r, &text) == FUSOR_OK) *text_out = text;
-    fu_arena_free(&arena);
+    rt_fpenv environment;
+    rt_fpenv_enter(&environment); /* it plans once more */
+    (void)explain(exe, &e, text_out);
+    rt_fpenv_leave(&environment);
     return context_fail(exe->ctx, &e);
 }
 

@@ -235,9 +235,12 @@ fusor_status fusor_cache_why(fusor_context *ctx, const char *text, const char *f
                context_fail(ctx, &e);
     compile_request r = {.ctx = ctx, .name = "<text>", .text = text, .length = strlen(text), .function = function};
     fu_arena_init(&arena, &oom);
+    rt_fpenv environment;
+    rt_fpenv_enter(&environment); /* as compiling does: the same kernels */
     fusor_status s;
     if (setjmp(oom)) s = FU_FAIL(&e, FUSOR_ERROR_MEMORY, "out of memory while planning");
     else s = why(ctx, &e, &arena, &r, visit, user);
+    rt_fpenv_leave(&environment);
     fu_arena_free(&arena);
     return s == FUSOR_OK ? FUSOR_OK : context_fail(ctx, &e);
 }

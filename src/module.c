@@ -109,9 +109,12 @@ fusor_status fusor_module_print(const fusor_module *module, char **text_out) {
         FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_module_print: text_out must not be NULL");
         return context_fail(module->ctx, &e);
     }
+    rt_fpenv environment;
+    rt_fpenv_enter(&environment); /* as many digits as read back */
     fu_arena_init(&arena, &oom);
     char *text = setjmp(oom) ? NULL : print(module, &arena);
     fu_arena_free(&arena);
+    rt_fpenv_leave(&environment);
     if (!text) {
         FU_FAIL(&e, FUSOR_ERROR_MEMORY, "out of memory");
         return context_fail(module->ctx, &e);

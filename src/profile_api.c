@@ -172,11 +172,14 @@ fusor_status fusor_profile_json(fusor_context *ctx, char **text_out) {
     fu_error e;
     if (!ctx || !text_out) return context_refuse("fusor_profile_json: the context or text_out is NULL");
     fu_error_clear(&e);
+    rt_fpenv environment;
+    rt_fpenv_enter(&environment);
     json_t *d = document(ctx, atomic_load_explicit(&ctx->profile, memory_order_acquire));
     const size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(9), bytes = d ? json_dumpb(d, NULL, 0, flags) : 0;
     char *text = bytes ? fu_malloc(bytes + 1) : NULL;
     if (text) text[json_dumpb(d, text, bytes, flags)] = 0;
     json_decref(d);
+    rt_fpenv_leave(&environment);
     if (!text) {
         (void)FU_FAIL(&e, FUSOR_ERROR_MEMORY, "fusor_profile_json: out of memory");
         return context_fail(ctx, &e);

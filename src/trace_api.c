@@ -64,12 +64,15 @@ fusor_status fusor_trace_json(fusor_context *ctx, char **text_out) {
     fu_error_clear(&e);
     rt_profile *p = atomic_load_explicit(&ctx->profile, memory_order_acquire);
     rt_trace *t = p ? atomic_load(&p->trace) : NULL;
+    rt_fpenv environment;
+    rt_fpenv_enter(&environment);
     json_t *d = json_pack("{s:o, s:s, s:{s:I}}", "traceEvents", t ? events_json(p, t) : json_array(), "displayTimeUnit",
                           "ns", "otherData", "dropped", (json_int_t)(t ? rt_trace_dropped(t) : 0));
     const size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(15), bytes = d ? json_dumpb(d, NULL, 0, flags) : 0;
     char *text = bytes ? fu_malloc(bytes + 1) : NULL;
     if (text) text[json_dumpb(d, text, bytes, flags)] = 0;
     json_decref(d);
+    rt_fpenv_leave(&environment);
     if (!text) return FU_FAIL(&e, FUSOR_ERROR_MEMORY, "fusor_trace_json: out of memory"), context_fail(ctx, &e);
     *text_out = text;
     return FUSOR_OK;

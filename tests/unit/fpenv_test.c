@@ -8,13 +8,14 @@
 #ifdef __SSE__
 #include <xmmintrin.h>
 
-enum { MANY = 200000, N_WAYS = 5 };
+enum { MANY = 200000, N_WAYS = 6 };
 
 static void set_environment(int way) {
     if (way == 1) feenableexcept(FE_DIVBYZERO | FE_INVALID | FE_OVERFLOW);
     if (way == 2) feenableexcept(FE_ALL_EXCEPT);
     if (way == 3) _mm_setcsr(_mm_getcsr() | 0x8040); /* FTZ and DAZ, as -ffast-math sets them */
     if (way == 4) fesetround(FE_UPWARD);
+    if (way == 5) fesetround(FE_DOWNWARD);
 }
 
 /* Calls, prepared calls, the calls again that a prepared one makes shorter, lazy tensors. */
@@ -90,6 +91,60 @@ Test(fpenv, the_callers_changes_nothing) {
         if (host_has_level(level))
             for (int threads = 1; threads < 3; threads++) gives_its_bits(ir_levels[level].short_name, threads);
 }
+
+/* ---- texts ---- */
+static int count_misses(void *n, const fusor_cache_answer *a) {
+    *(int *)n += !a->is_hit;
+    return 1;
+}
+
+/* What is printed and explained has numbers in it, and so have the kernels that a cache is asked for. */
+Test(fpenv, texts_are_the_same) {
+    static const char text[] = "func @f(%x: f64[N], %y: f32[N], %z: f16[N]) -> (%a: f64[N], %b: f32[N], %c: f16[N]) {\n"
+                               "  %0 = mul(%x, 0.12345678901234568)\n"
+                               "  %1 = add(%0, 1.2345e-310)\n"
+                               "  %a = minimum(%1, 1.7976931348623157e+308)\n"
+                               "  %3 = mul(%y, 0.1)\n"
+                               "  %b = leaky_relu(%3, alpha=1.2345e-40)\n"
+                               "  %c = mul(%z, 0.1)\n"
+                               "  return %a, %b, %c\n"
+                               "}\n";
+    double x[3] = {1, 2, 3};
+    fusor_buffer in[3] = {{.data = x, .dtype = FUSOR_F64, .rank = 1, .shape = {1}},
+                          {.data = x + 1, .dtype = FUSOR_F32, .rank = 1, .shape = {1}},
+                          {.data = x + 2, .dtype = FUSOR_F16, .rank = 1, .shape = {1}}},
+                 out[3] = {{.data = NULL}};
+    char *want[2] = {NULL}, *got[4];
+    fusor_context *ctx = new_context(1);
+    fusor_module *m;
+    fusor_executable *exe;
+    OK(fusor_profile_enable(ctx, FUSOR_PROFILE_EVENTS));
+    OK(fusor_module_parse(ctx, NULL, text, sizeof text - 1, &m));
+    OK(fusor_module_compile(m, NULL, NULL, &exe));
+    OK(fusor_executable_call(exe, 3, in, 3, out));
+    for (int way = 0; way < N_WAYS; way++) {
+        int misses = 0;
+        set_environment(way);
+        const fusor_status s[5] = {fusor_module_print(m, &got[0]), fusor_explain_json(exe, &got[1]),
+                                   fusor_profile_json(ctx, &got[2]), fusor_trace_json(ctx, &got[3]),
+                                   fusor_cache_why(ctx, text, NULL, count_misses, &misses)};
+        fesetenv(FE_DFL_ENV);
+        for (int i = 0; i < 5; i++) OK(s[i]);
+        cr_assert_eq(misses, 0, "way %d: %d kernels have another key", way, misses);
+        for (int i = 0; i < 2; i++) {
+            if (!way) want[i] = got[i];
+            cr_assert_str_eq(got[i], want[i], "way %d", way);
+        }
+        for (int i = way ? 0 : 2; i < 4; i++) fusor_text_free(got[i]);
+    }
+    cr_assert(strstr(want[0], "mul(%x, 0.12345678901234568)"), "%s", want[0]);
+    for (int i = 0; i < 2; i++) fusor_text_free(want[i]);
+    for (int i = 0; i < 3; i++) fusor_buffer_free(ctx, &out[i]);
+    fusor_executable_free(exe);
+    fusor_module_free(m);
+    fusor_context_free(ctx);
+}
+
 Test(fpenv, the_reference_evaluators_neither) {
     setenv("FUSOR_DEVICE", "reference", 1);
     gives_its_bits(NULL, 1);
