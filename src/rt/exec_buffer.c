@@ -5,7 +5,7 @@
 #include "rt/buffer.h"
 #include <stdlib.h>
 
-#define OVERLAP_MAX_BITS ((size_t)1 << 33) /* interleaved buffers over more bytes than this count as overlapping */
+enum { OVERLAP_MAX_TRIES = 1 << 26 }; /* a fraction of a second: strides that take more of them count as overlapping */
 
 static const char *type_name(int32_t t) { return t > 0 && t < IR_DTYPE_COUNT ? ir_dtypes[t].name : "no dtype"; }
 
@@ -208,113 +208,97 @@ void exec_copy_out(frame *f) {
 }
 
 /* ---- overlaps ---- */
-/* Offset of the first byte of each element in turn; false after the last. */
-static bool next_index(const fusor_buffer *b, int64_t *index, int64_t *offset) {
-    for (int d = b->rank - 1; d >= 0; d--) {
-        if (++index[d] < b->shape[d]) {
-            *offset += b->stride[d];
-            return true;
-        }
-        *offset -= b->stride[d] * (index[d] - 1);
-        index[d] = 0;
+/* Offsets are sums of terms, step * x with 0 <= x <= most, so two buffers share a byte where a sum of the terms of both
+ * can be the distance between them, and no element need be looked at. */
+typedef struct term {
+    uint64_t step, most;
+    uint64_t reach, unit; /* of this term and those below: the largest sum; all sums are multiples of unit */
+} term;
+typedef struct sum {
+    term at[2 * 8 + 2]; /* by step */
+    int n;
+    uint32_t tries;
+} sum;
+
+static void add_term(sum *s, uint64_t step, uint64_t most) {
+    int i = s->n;
+    if (!step || !most) return;
+    for (; i > 0 && s->at[i - 1].step > step; i--) s->at[i] = s->at[i - 1];
+    s->at[i] = (term){.step = step, .most = most};
+    s->n++;
+}
+
+static bool first_can_be(sum *s, int n, uint64_t to) {
+    if (n == 0) return to == 0;
+    const term *x = &s->at[n - 1];
+    if (to > x->reach || to % x->unit) return false;
+    if (n == 1) return true;
+    const uint64_t below = x[-1].reach;
+    for (uint64_t i = to > below ? (to - below - 1) / x->step + 1 : 0; i <= x->most && i * x->step <= to; i++)
+        if (++s->tries > OVERLAP_MAX_TRIES || first_can_be(s, n - 1, to - i * x->step)) return true;
+    return false;
+}
+
+static bool can_be(sum *s, uint64_t to) {
+    int n = 0;
+    /* A multiple of the term below that leaves no gap there makes that one longer: rows side by side, windows that
+     * share elements, the same stride in both buffers. What is left then has a few candidates a term, as a rule. */
+    for (int i = 0; i < s->n; i++) {
+        const term x = s->at[i];
+        term *below = n ? &s->at[n - 1] : NULL;
+        if (below && x.step % below->step == 0 && x.step / below->step - 1 <= below->most)
+            below->most += x.step / below->step * x.most;
+        else s->at[n++] = x;
     }
-    return false;
-}
-
-/* Goes through the bytes of n that lie in [low, high). MARK: marks them; an input may have a byte in many places.
- * MARK_ONCE: the same, until one was marked before: true. LOOK: is one marked? */
-typedef enum marking { MARK, MARK_ONCE, LOOK } marking;
-static bool mark(const call_end *n, size_t bytes, char *low, char *high, uint64_t *bits, marking how) {
-    int64_t index[8] = {0}, offset = 0;
-    do {
-        char *p = (char *)n->user.data + offset * (int64_t)bytes;
-        for (size_t i = 0; i < bytes; i++) {
-            if (p + i < low || p + i >= high) continue;
-            size_t bit = (size_t)(p + i - low);
-            if (how != MARK && bits[bit / 64] >> (bit % 64) & 1) return true;
-            if (how != LOOK) bits[bit / 64] |= UINT64_C(1) << (bit % 64);
+    for (int i = 0; i < n; i++) {
+        term *x = &s->at[i];
+        x->reach = x->step * x->most + (i ? x[-1].reach : 0);
+        x->unit = x->step;
+        for (uint64_t rest = i ? x[-1].unit : 0, t; rest; rest = t) {
+            t = x->unit % rest;
+            x->unit = rest;
         }
-    } while (next_index(&n->user, index, &offset));
-    return false;
+    }
+    return first_can_be(s, n, to);
 }
 
-/* Bytes in a row from n->low on; the others lie multiples of *period past them. */
-static uint64_t row_bytes(const call_end *n, size_t bytes, uint64_t *period) {
-    const fusor_buffer *b = &n->user;
-    uint64_t row = 1;
-    bool is_in_row[8] = {false};
-    for (int d = b->rank - 1; d >= 0; d--) /* rows are inner dims, but for transposed ones: those are looked at */
-        if (b->shape[d] == 1 || (uint64_t)llabs(b->stride[d]) == row) {
-            is_in_row[d] = true;
-            row *= (uint64_t)b->shape[d];
-        }
-    for (int d = 0; d < b->rank; d++)
-        for (uint64_t s = is_in_row[d] ? 0 : (uint64_t)llabs(b->stride[d]) * bytes, t; s; s = t) {
-            t = *period % s;
-            *period = s;
-        }
-    return row * bytes;
-}
-
-/* Columns beside columns, odd beside even elements: the rows of one lie between those of the other. */
-static bool lie_between(const call_end *a, size_t a_bytes, const call_end *b, size_t b_bytes) {
-    uint64_t period = 0;
-    const uint64_t a_row = row_bytes(a, a_bytes, &period), b_row = row_bytes(b, b_bytes, &period);
-    if (!period) return false;
-    const uint64_t ahead = b->low >= a->low ? (uint64_t)(b->low - a->low) % period
-                                            : (period - (uint64_t)(a->low - b->low) % period) % period;
-    return ahead >= a_row && ahead + b_row <= period;
-}
-
-static bool overlaps(const call_end *a, size_t a_bytes, const call_end *b, size_t b_bytes) {
-    char *low = a->low > b->low ? a->low : b->low, *high = a->high < b->high ? a->high : b->high;
-    if (low >= high) return false;
-    if (a->is_dense && b->is_dense) return true;
-    if (lie_between(a, a_bytes, b, b_bytes)) return false;
-    /* Interleaved in another way: the answer is exact, at the price of looking at every element. */
-    size_t span = (size_t)(high - low);
-    uint64_t *bits = span > OVERLAP_MAX_BITS ? NULL : fu_calloc(span / 64 + 1, sizeof *bits);
-    if (!bits) return true;
-    (void)mark(a, a_bytes, low, high, bits, MARK);
-    bool found = mark(b, b_bytes, low, high, bits, LOOK);
-    fu_free(bits);
-    return found;
+static void add_bytes(sum *s, const fusor_buffer *b) {
+    const uint64_t bytes = (uint64_t)ir_dtypes[b->dtype].bytes;
+    add_term(s, 1, bytes - 1);
+    for (int d = 0; d < b->rank; d++) add_term(s, (uint64_t)llabs(b->stride[d]) * bytes, (uint64_t)b->shape[d] - 1);
 }
 
 bool exec_ends_overlap(const call_end *a, const call_end *b) {
-    return overlaps(a, ir_dtypes[a->user.dtype].bytes, b, ir_dtypes[b->user.dtype].bytes);
+    const char *low = a->low > b->low ? a->low : b->low, *high = a->high < b->high ? a->high : b->high;
+    if (low >= high) return false;
+    if (a->is_dense && b->is_dense) return true;
+    sum s = {.n = 0}; /* bytes from a->low to a byte of a, and from the same byte of b to b's last */
+    add_bytes(&s, &a->user);
+    add_bytes(&s, &b->user);
+    return can_be(&s, (uint64_t)(b->high - 1 - a->low));
 }
 
-static bool overlaps_itself(const call_end *n, size_t bytes) {
+bool exec_overlaps_itself(const call_end *n) {
+    const fusor_buffer *b = &n->user;
     if (n->is_dense || n->low >= n->high) return false;
-    /* Sorted by stride, each step past everything inside it: no two elements meet. */
-    int order[8], m = 0;
-    for (int d = 0; d < n->user.rank; d++)
-        if (n->user.shape[d] > 1) order[m++] = d;
-    for (int i = 1; i < m; i++)
-        for (int j = i; j > 0 && llabs(n->user.stride[order[j]]) < llabs(n->user.stride[order[j - 1]]); j--) {
-            int t = order[j];
-            order[j] = order[j - 1];
-            order[j - 1] = t;
-        }
-    int64_t extent = 1;
-    bool is_plain = true;
-    for (int i = 0; i < m; i++) {
-        int64_t stride = llabs(n->user.stride[order[i]]);
-        if (stride == 0) return true;
-        if (stride < extent) is_plain = false;
-        extent += stride * (n->user.shape[order[i]] - 1);
+    sum dims = {.n = 0};
+    for (int d = 0; d < b->rank; d++) {
+        if (b->shape[d] > 1 && b->stride[d] == 0) return true;
+        add_term(&dims, (uint64_t)llabs(b->stride[d]), (uint64_t)b->shape[d] - 1);
     }
-    if (is_plain) return false;
-    size_t span = (size_t)(n->high - n->low);
-    uint64_t *bits = span > OVERLAP_MAX_BITS ? NULL : fu_calloc(span / 64 + 1, sizeof *bits);
-    if (!bits) return true;
-    bool found = mark(n, bytes, n->low, n->high, bits, MARK_ONCE);
-    fu_free(bits);
-    return found;
+    uint64_t reach = 0;
+    for (int i = 0; i < dims.n; i++) {
+        const term *x = &dims.at[i];
+        if (x->step <= reach) {
+            sum s = {.n = 0}; /* the last dim in which two elements differ: those below are to make up for it */
+            for (int k = 0; k < i; k++) add_term(&s, dims.at[k].step, 2 * dims.at[k].most);
+            add_term(&s, x->step, x->most - 1);
+            if (can_be(&s, reach - x->step)) return true;
+        }
+        reach += x->step * x->most;
+    }
+    return false;
 }
-
-bool exec_overlaps_itself(const call_end *n) { return overlaps_itself(n, ir_dtypes[n->user.dtype].bytes); }
 
 static call_end end_of(const fusor_buffer *b) {
     call_end end = {.user = *b};
@@ -421,8 +405,7 @@ static fusor_status check_overlaps(const frame *f, fu_error *e, int r) {
     const core *c = f->x->core;
     const ir_graph *g = c->plan->graph;
     const call_end *n = &f->out[r];
-    size_t bytes = ir_dtypes[n->user.dtype].bytes;
-    if (overlaps_itself(n, bytes))
+    if (exec_overlaps_itself(n))
         return FU_FAIL(e, FUSOR_ERROR_OVERLAP, "output %%%s overlaps itself: two of its elements share memory",
                        g->results.at[r].name);
     for (int p = 0; p < c->n_params; p++) {
