@@ -285,7 +285,7 @@ static ir_dtype literal_type(ir_graph *g, const ir_node *n, int n_in, const ir_o
     if (n->op == IR_OP_DEQUANTIZE && role == IR_ROLE_MAIN)
         return FUSOR_F32; /* the scale has no other float beside it */
     if (role == IR_ROLE_SEED)
-        return in[i].literal == IR_LIT_INT && in[i].f >= 0x1p63 && in[i].i < 0 ? FUSOR_U64 : FUSOR_I64;
+        return in[i].f >= 0x1p63 && (in[i].literal == IR_LIT_FLOAT || in[i].i < 0) ? FUSOR_U64 : FUSOR_I64;
     if (n->op == IR_OP_CAST) {
         /* The exact value is converted: the literal itself takes the widest type of its kind. */
         (void)to;
