@@ -217,6 +217,15 @@ void rt_each_free(rt_each *c) {
     fu_free(c);
 }
 
+static fusor_status check_list(fu_error *e, const rt_buffers *list, const char *what, const char *name, int64_t n_sets,
+                               bool may_be_one) {
+    if (!list->at && n_sets) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "the list of %s for %%%s is NULL", what, name);
+    if (list->n != n_sets && (list->n != 1 || !may_be_one))
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%lld %s given for %%%s; expected %lld, one a set%s",
+                       (long long)list->n, what, name, (long long)n_sets, may_be_one ? ", or 1 for all sets" : "");
+    return FUSOR_OK;
+}
+
 static fusor_status check_lists(const rt_exec *x, fu_error *e, int64_t n_sets, int n_in, const rt_buffers *in,
                                 int n_out, const rt_buffers *out) {
     const ir_graph *g = x->core->plan->graph;
@@ -228,17 +237,10 @@ static fusor_status check_lists(const rt_exec *x, fu_error *e, int64_t n_sets, i
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s gives %d results; %d lists of outputs given%s", g->name,
                        x->core->n_results, n_out, n_out == x->core->n_results ? ", but their array is NULL" : "");
     for (int i = 0; i < n_in; i++) {
-        const char *name = g->params.at[x->input_param[i]].name;
-        bool is_written = x->core->alias_of[x->input_param[i]] >= 0;
-        if (!in[i].at && n_sets) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "the list of buffers for %%%s is NULL", name);
-        if (in[i].n != n_sets && (in[i].n != 1 || is_written))
-            return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%lld buffers given for %%%s; expected %lld, one a set%s",
-                           (long long)in[i].n, name, (long long)n_sets, is_written ? "" : ", or 1 for all sets");
+        const int p = x->input_param[i];
+        FU_TRY(check_list(e, &in[i], "buffers", g->params.at[p].name, n_sets, x->core->alias_of[p] < 0));
     }
-    for (int r = 0; r < n_out; r++)
-        if (out[r].n != n_sets || (!out[r].at && n_sets))
-            return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%lld outputs given for %%%s; expected %lld, one a set",
-                           (long long)out[r].n, g->results.at[r].name, (long long)n_sets);
+    for (int r = 0; r < n_out; r++) FU_TRY(check_list(e, &out[r], "outputs", g->results.at[r].name, n_sets, false));
     return FUSOR_OK;
 }
 

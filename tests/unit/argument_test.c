@@ -70,7 +70,7 @@ Test(argument, lists_that_are_null) {
     float v = 1;
     const char *no_name = NULL;
     fusor_buffer in = {.data = &v, .dtype = FUSOR_F32, .rank = 1, .shape = {1}}, out = {.data = NULL};
-    const fusor_buffer_list ins = {&in, 1};
+    const fusor_buffer_list ins = {&in, 1}, outs = {&out, 1};
     fusor_carry carry = {0};
     fusor_executable *exe = NULL, *bound = NULL;
     OK(fusor_compile_text(ctx, text, NULL, &exe));
@@ -78,6 +78,12 @@ Test(argument, lists_that_are_null) {
           "1 lists of buffers given, but their array is NULL");
     FAILS(fusor_executable_call_each(exe, 1, 1, &ins, 1, NULL), FUSOR_ERROR_ARGUMENT,
           "1 lists of outputs given, but their array is NULL");
+    FAILS(fusor_executable_call_each(exe, 1, 1, &ins, 1, &(fusor_buffer_list){NULL, 1}), FUSOR_ERROR_ARGUMENT,
+          "the list of outputs for %y is NULL");
+    FAILS(fusor_executable_call_each(exe, 1, 1, &(fusor_buffer_list){NULL, 1}, 1, &outs), FUSOR_ERROR_ARGUMENT,
+          "the list of buffers for %x is NULL");
+    FAILS(fusor_executable_call_each(exe, 2, 1, &ins, 1, &outs), FUSOR_ERROR_ARGUMENT,
+          "1 outputs given for %y; expected 2, one a set");
     FAILS(fusor_executable_scan(exe, 1, 1, NULL, 1, &in, 1, &out), FUSOR_ERROR_ARGUMENT,
           "1 states given, and no list of them");
     FAILS(fusor_executable_scan(exe, 1, -1, &carry, 1, &in, 1, &out), FUSOR_ERROR_ARGUMENT, "-1 states given");
