@@ -54,7 +54,7 @@ static fusor_tensor record(const op_call *c) {
     fusor_tensor lead = {NULL, 0, 0};
     for (int i = 0; i < c->n && !lead.owner; i++)
         if (!op_is_weak(c->args[i])) lead = c->args[i];
-    fusor_context *ctx = lead.owner && !builder_owns(lead) ? lead.owner : c->ctx;
+    fusor_context *ctx = c->ctx || !lead.owner || builder_owns(lead) ? c->ctx : lead.owner;
     bool traces = lead.owner ? builder_owns(lead) : builder_is_open(c->ctx);
     if (c->bad_status != FUSOR_OK && (traces || ctx)) {
         fu_error e;

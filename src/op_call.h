@@ -16,7 +16,7 @@ typedef struct op_attr {
 } op_attr;
 
 typedef struct op_call {
-    fusor_context *ctx; /* of an operator without tensor operands; else NULL: the operands tell */
+    fusor_context *ctx; /* of an operator that may be without tensor operands; NULL: the operands tell */
     ir_op op;
     unsigned result; /* which, of an operator with several */
     int n;
@@ -36,7 +36,7 @@ fusor_tensor op_weak_of(const ir_operand *literal);
 /* op.c: a bad handle in the place of x's result: for functions that are composed of operators. */
 fusor_tensor op_refuse(fusor_tensor x, fusor_status status, const char *text);
 
-/* lazy_record.c: records the call. builder.c: traces it. ctx is that of the first tensor operand, or call->ctx. */
+/* lazy_record.c: records the call. builder.c: traces it. ctx is call->ctx, or that of the first tensor operand. */
 fusor_tensor lazy_record(fusor_context *ctx, const op_call *call);
 /* An operator that is none, or a bad argument: a bad handle with this error. */
 fusor_tensor lazy_bad(fusor_context *ctx, const fu_error *e);

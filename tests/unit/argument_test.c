@@ -93,6 +93,17 @@ Test(argument, lists_that_are_null) {
     fusor_executable_free(exe);
 }
 
+Test(argument, an_applied_operator_has_operands_of_its_context) {
+    float v = -1, got = 0;
+    fusor_context *other = new_context(1);
+    const fusor_tensor x = fusor_wrap_const(other, &v, FUSOR_F32, 0, NULL);
+    FAILS(fusor_status_of(fusor_apply(ctx, "relu", 1, &x, NULL)), FUSOR_ERROR_ARGUMENT,
+          "relu: the tensors belong to different contexts; expected one");
+    cr_assert_eq(fusor_read(fusor_apply(other, "neg", 1, &x, NULL), &got, sizeof got), FUSOR_OK);
+    cr_assert_eq(got, 1);
+    fusor_context_free(other);
+}
+
 Test(argument, numbers_of_one_evaluation_are_counted) {
     float x = 0;
     fusor_tensor sum = fusor_wrap_const(ctx, &x, FUSOR_F32, FUSOR_SHAPE(1));
