@@ -89,7 +89,7 @@ fusor_tensor fusor_from_dlpack(fusor_context *ctx, struct DLManagedTensor *m) {
         if (t->strides && t->shape[d] != 1 && (uint64_t)t->strides[d] != run) b.flags = FUSOR_STRIDED;
     }
     for (int d = 0; d < t->ndim && b.flags; d++) b.stride[d] = t->strides[d];
-    return fusor_adopt(ctx, &b, release_managed, m);
+    return lazy_adopt(ctx, "fusor_from_dlpack", &b, release_managed, m);
 }
 
 /* ---- out ---- */

@@ -402,8 +402,13 @@ fusor_tensor fusor_wrap_const(fusor_context *ctx, const void *data, fusor_dtype 
     return wrap_plain(ctx, "fusor_wrap_const", (void *)data, dtype, rank, shape, FUSOR_READONLY);
 }
 
+fusor_tensor lazy_adopt(fusor_context *ctx, const char *who, const fusor_buffer *buffer, void (*release)(void *user),
+                        void *user) {
+    return wrap(ctx, who, buffer, STORAGE_ADOPTED, release, user);
+}
+
 fusor_tensor fusor_adopt(fusor_context *ctx, const fusor_buffer *buffer, void (*release)(void *user), void *user) {
-    if (ctx && buffer) return wrap(ctx, "fusor_adopt", buffer, STORAGE_ADOPTED, release, user);
+    if (ctx && buffer) return lazy_adopt(ctx, "fusor_adopt", buffer, release, user);
     fusor_tensor bad = ctx ? refuse_wrap(ctx, "fusor_adopt", "the buffer") : (fusor_tensor){NULL, 0, 0};
     if (release) release(user);
     return bad;

@@ -40,6 +40,9 @@ fusor_tensor op_refuse(fusor_tensor x, fusor_status status, const char *text);
 fusor_tensor lazy_record(fusor_context *ctx, const op_call *call);
 /* An operator that is none, or a bad argument: a bad handle with this error. */
 fusor_tensor lazy_bad(fusor_context *ctx, const fu_error *e);
+/* fusor_adopt; who: the function that messages name. */
+fusor_tensor lazy_adopt(fusor_context *ctx, const char *who, const fusor_buffer *buffer, void (*release)(void *user),
+                        void *user);
 
 /* builder.c. Builder handles are recognized by the low bit of their owner. */
 bool builder_owns(fusor_tensor t);

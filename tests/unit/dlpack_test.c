@@ -80,10 +80,13 @@ Test(dlpack, what_cannot_come_in_is_deleted_and_bad) {
     in.dl_tensor.shape = shape;
     in.dl_tensor.device = (DLDevice){2, INT32_MAX};
     FAILS(fusor_status_of(fusor_from_dlpack(ctx, &in)), FUSOR_ERROR_UNSUPPORTED, "number 2147483647");
-    cr_assert_eq(deleted, 6);
+    in.dl_tensor.device = (DLDevice){1, 0};
+    shape[0] = -1;
+    FAILS(fusor_status_of(fusor_from_dlpack(ctx, &in)), FUSOR_ERROR_SHAPE, "fusor_from_dlpack: dim 0 is -1");
+    cr_assert_eq(deleted, 7);
     cr_assert_eq(fusor_status_of(fusor_from_dlpack(ctx, NULL)), FUSOR_ERROR_ARGUMENT);
     (void)fusor_from_dlpack(NULL, &in);
-    cr_assert_eq(deleted, 7);
+    cr_assert_eq(deleted, 8);
     fusor_context_free(ctx);
 }
 
