@@ -69,10 +69,12 @@ fusor_scope fusor_scope_begin(fusor_context *ctx, fusor_status *status) {
         out.id = scope->id;
         out.is_open = 1;
         (void)context_keep(ctx);
-    } else if (status) {
-        *status = FUSOR_ERROR_MEMORY; /* its tensors then belong to the scope around it */
     }
     if (s) lazy_leave(s);
+    if (!scope) { /* its tensors then belong to the scope around it */
+        const fusor_status failed = lazy_no_state(ctx);
+        if (status) *status = failed;
+    }
     return out;
 }
 

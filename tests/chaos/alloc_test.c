@@ -113,6 +113,26 @@ Test(alloc, contexts_without_memory_are_null, .timeout = 60) {
     }
 }
 
+Test(alloc, scopes_without_memory_say_so) {
+    fusor_context *ctx = new_context();
+    bool is_refused[4] = {false};
+    for (long n = 0; n < 4; n++) {
+        fusor_status status = FUSOR_OK;
+        fusor_error_clear(ctx);
+        fu_malloc_fail_at(n);
+        fusor_scope scope = fusor_scope_begin(ctx, &status);
+        fu_malloc_fail_at(0);
+        is_refused[n] = status != FUSOR_OK;
+        if (is_refused[n]) {
+            cr_assert_eq(status, FUSOR_ERROR_MEMORY);
+            cr_assert(strstr(fusor_error_message(ctx), "out of memory"), "allocation %ld: no text", n);
+        }
+        fusor_scope_end(&scope);
+    }
+    cr_assert(is_refused[1] && !is_refused[3]);
+    fusor_context_free(ctx);
+}
+
 /* Errors in texts need memory too: the message may be lost, never the status; and then that is said. */
 Test(alloc, failing_compiles_may_fail, .timeout = 60) {
     static const char *const wrong[] = {"func @f(%x: f32[N]) -> f32[N] { %y = rleu(%x) return %y }",
