@@ -27,6 +27,13 @@ static fusor_tensor no_tensor(void) { return (fusor_tensor){NULL, 0, 0}; }
 
 bool builder_owns(fusor_tensor t) { return ((uintptr_t)t.owner & 1) != 0 && !op_is_weak(t); }
 
+static bool is_of(const struct builder_state *b, fusor_tensor t) {
+    return b && t.owner == owner_of(b) && t.generation == b->serial;
+}
+
+const char builder_stale[] = "a value belongs to a function that has ended, or to another thread's";
+bool builder_is_stale(fusor_tensor t) { return builder_owns(t) && !is_of(current, t); }
+
 bool builder_is_open(const fusor_context *ctx) { return current && (!ctx || current->module->ctx == ctx); }
 
 /* Slot 0: a value that could not be made. Its status is the function's, whose first error stays. */
@@ -47,12 +54,11 @@ fusor_tensor builder_bad(const op_call *c, const fu_error *e) {
 
 /* The node of a handle of the open function; 0 with an error in it. */
 static ir_id node_of(struct builder_state *b, fusor_tensor t, const char *who) {
-    if (t.owner == owner_of(b) && t.generation == b->serial && t.slot && t.slot < b->g->nodes.n) return t.slot;
+    if (is_of(b, t) && t.slot && t.slot < b->g->nodes.n) return t.slot;
     if (!t.owner || b->error.status != FUSOR_OK) {
         FU_FAIL(&b->error, FUSOR_ERROR_ARGUMENT, "%s: a value is no tensor", who);
     } else if (builder_owns(t)) {
-        FU_FAIL(&b->error, FUSOR_ERROR_STALE,
-                "%s: a value belongs to a function that has ended, or to another thread's", who);
+        FU_FAIL(&b->error, FUSOR_ERROR_STALE, "%s: %s", who, builder_stale);
     } else {
         FU_FAIL(&b->error, FUSOR_ERROR_ARGUMENT, "%s: a lazy tensor among values of a function; make it a parameter",
                 who);
@@ -120,7 +126,7 @@ fusor_tensor builder_record(const op_call *c) {
 
 fusor_tensor builder_name(fusor_tensor t, const char *name) {
     struct builder_state *b = current;
-    if (!b || b->error.status != FUSOR_OK || t.owner != owner_of(b) || t.generation != b->serial) return t;
+    if (!is_of(b, t) || b->error.status != FUSOR_OK) return t;
     GUARD(b, t);
     ir_id id = node_of(b, t, "fusor_name");
     ir_node *n = id ? ir_at(b->g, id) : NULL;
@@ -146,11 +152,10 @@ fusor_tensor builder_hint(fusor_tensor t, const fusor_tensor *with) {
 }
 
 fusor_status builder_status_of(fusor_tensor t) {
-    struct builder_state *b = current;
-    if (b && t.owner == owner_of(b) && t.generation == b->serial) return context_fail(b->module->ctx, &b->error);
+    if (is_of(current, t)) return context_fail(current->module->ctx, &current->error);
     fu_error e;
     fu_error_clear(&e);
-    (void)FU_FAIL(&e, FUSOR_ERROR_STALE, "a value belongs to a function that has ended, or to another thread's");
+    (void)FU_FAIL(&e, FUSOR_ERROR_STALE, "%s", builder_stale);
     return context_fail(NULL, &e);
 }
 

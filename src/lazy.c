@@ -268,6 +268,8 @@ uint32_t lazy_resolve(lazy_state *s, fusor_tensor t, const char *who, fu_error *
                 "%s: a tensor is no tensor: an operator without a context made it, or it was never set", who);
     } else if (op_is_weak(t)) {
         FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s: a scalar has no memory; expected a tensor", who);
+    } else if (builder_is_stale(t)) {
+        FU_FAIL(e, FUSOR_ERROR_STALE, "%s: %s", who, builder_stale);
     } else if (builder_owns(t)) {
         FU_FAIL(e, FUSOR_ERROR_ARGUMENT,
                 "%s: a value of a function that is being built has no data; compile the function and call it", who);
@@ -473,7 +475,8 @@ fusor_tensor fusor_name(fusor_tensor t, const char *name) {
 
 fusor_status fusor_shape_of(fusor_tensor t, fusor_buffer *out) {
     fu_error e;
-    if (!t.owner || !out) return context_refuse(out ? lazy_no_tensor : "fusor_shape_of: out is NULL");
+    if (!out) return context_refuse("fusor_shape_of: out is NULL");
+    if (!t.owner) return lazy_refuse(t);
     memset(&e, 0, offsetof(fu_error, text) + 1);
     if (op_is_weak(t)) {
         int literal = op_weak_operand(t).literal;
@@ -497,7 +500,7 @@ fusor_status fusor_shape_of(fusor_tensor t, fusor_buffer *out) {
 
 fusor_status fusor_status_of(fusor_tensor t) {
     fu_error e;
-    if (!t.owner) return context_refuse(lazy_no_tensor);
+    if (!t.owner) return lazy_refuse(t);
     if (op_is_weak(t)) return FUSOR_OK;
     if (builder_owns(t)) return builder_status_of(t);
     fu_error_clear(&e);

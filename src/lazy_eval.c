@@ -286,17 +286,19 @@ static fusor_context *context_of(fusor_tensor t) {
     return t.owner && !op_is_weak(t) && !builder_owns(t) ? t.owner : NULL;
 }
 
-const char lazy_no_tensor[] =
-    "this is no tensor with data: a number alone, the result of an operator on numbers alone (one operand must be a "
-    "tensor; "
-    "fusor_full makes one of a number), a parameter of a function being built, or a handle that was never set";
+fusor_status lazy_refuse(fusor_tensor t) {
+    if (builder_is_stale(t)) return builder_status_of(t);
+    return context_refuse("this is no tensor with data: a number alone, the result of an operator on numbers alone "
+                          "(one operand must be a tensor; fusor_full makes one of a number), a parameter of a function "
+                          "being built, or a handle that was never set");
+}
 
 fusor_status fusor_eval(int n, const fusor_tensor *t) {
     fu_error e;
     fusor_context *ctx = NULL;
     if (n < 0 || (n && !t)) return context_refuse("fusor_eval: the tensors are missing");
     for (int i = 0; i < n && !ctx; i++) ctx = context_of(t[i]);
-    if (!ctx) return n ? context_refuse(lazy_no_tensor) : FUSOR_OK;
+    if (!ctx) return n ? lazy_refuse(t[0]) : FUSOR_OK;
     fu_error_clear(&e);
     lazy_state *s = lazy_enter(ctx);
     if (!s) return lazy_no_state(ctx);
@@ -325,7 +327,7 @@ fusor_status fusor_read(fusor_tensor t, void *dst, size_t bytes) {
     fu_error e;
     uint32_t slot = 0;
     fusor_context *ctx = context_of(t);
-    if (!ctx) return context_refuse(lazy_no_tensor);
+    if (!ctx) return lazy_refuse(t);
     fu_error_clear(&e);
     lazy_state *s = lazy_enter(ctx);
     if (!s) return lazy_no_state(t.owner);
@@ -372,7 +374,8 @@ fusor_status fusor_buffer_of(fusor_tensor t, fusor_buffer *out) {
     fu_error e;
     uint32_t slot = 0;
     fusor_context *ctx = context_of(t);
-    if (!ctx || !out) return context_refuse(out ? lazy_no_tensor : "fusor_buffer_of: out is NULL");
+    if (!out) return context_refuse("fusor_buffer_of: out is NULL");
+    if (!ctx) return lazy_refuse(t);
     fu_error_clear(&e);
     lazy_state *s = lazy_enter(ctx);
     if (!s) return lazy_no_state(t.owner);

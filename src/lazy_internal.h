@@ -179,7 +179,7 @@ lazy_storage *lazy_storage_new(const fusor_buffer *b, int kind);
 void lazy_storage_drop(lazy_state *s, lazy_storage *m);
 fusor_status lazy_no_memory(fu_error *e);
 fusor_status lazy_no_state(const fusor_context *ctx); /* where lazy_enter gave NULL, or no memory is left for a scope */
-extern const char lazy_no_tensor[];                   /* what is wrong with a handle that names no context */
+fusor_status lazy_refuse(fusor_tensor t);             /* says what is wrong with a handle that names no context */
 int64_t lazy_bytes(const fusor_buffer *b);            /* of its elements, without gaps */
 fusor_tensor lazy_handle(lazy_state *s, uint32_t slot);
 fusor_tensor lazy_bad_slot(lazy_state *s, ir_op op, const fu_error *e); /* an error as a handle; recorded too */

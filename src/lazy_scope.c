@@ -183,7 +183,7 @@ static fusor_status assign(lazy_state *s, fu_error *e, lazy_scope *scope, fusor_
 
 fusor_status fusor_assign(fusor_tensor wrapped, fusor_tensor value) {
     fu_error e;
-    if (!wrapped.owner || op_is_weak(wrapped) || builder_owns(wrapped)) return context_refuse(lazy_no_tensor);
+    if (!wrapped.owner || op_is_weak(wrapped) || builder_owns(wrapped)) return lazy_refuse(wrapped);
     fu_error_clear(&e);
     lazy_state *s = lazy_enter(wrapped.owner);
     if (!s) return lazy_no_state(wrapped.owner);

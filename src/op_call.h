@@ -46,6 +46,8 @@ fusor_tensor lazy_adopt(fusor_context *ctx, const char *who, const fusor_buffer 
 
 /* builder.c. Builder handles are recognized by the low bit of their owner. */
 bool builder_owns(fusor_tensor t);
+bool builder_is_stale(fusor_tensor t);          /* builder_owns, but of no function that this thread has open */
+extern const char builder_stale[];              /* says so */
 bool builder_is_open(const fusor_context *ctx); /* does this thread build a function of a module of ctx? */
 fusor_tensor builder_record(const op_call *call);
 /* Makes e sticky in the function that this thread builds; a value that has its status. */

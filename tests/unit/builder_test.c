@@ -153,13 +153,24 @@ Test(builder, errors_stick_until_the_end) {
     FAILS(fusor_status_of(x), FUSOR_ERROR_STALE, "has ended");
     FAILS(fusor_status_of(fusor_add(x, 1)), FUSOR_ERROR_STALE, "has ended");
     FAILS(fusor_status_of(bad), FUSOR_ERROR_STALE, "has ended");
-    FAILS(fusor_status_of(fusor_add(A, x)), FUSOR_ERROR_ARGUMENT, "has no data");
+    fusor_buffer buffer;
+    FAILS(fusor_shape_of(x, &buffer), FUSOR_ERROR_STALE, "has ended");
+    FAILS(fusor_buffer_of(x, &buffer), FUSOR_ERROR_STALE, "has ended");
+    FAILS(fusor_read(x, a, sizeof a), FUSOR_ERROR_STALE, "has ended");
+    FAILS(fusor_eval(1, &x), FUSOR_ERROR_STALE, "has ended");
+    FAILS(fusor_eval(2, (fusor_tensor[]){A, x}), FUSOR_ERROR_STALE,
+          "fusor_eval: a value belongs to a function that has");
+    FAILS(fusor_status_of(fusor_add(A, x)), FUSOR_ERROR_STALE, "add: a value belongs to a function that has ended");
+    FAILS(fusor_assign(A, x), FUSOR_ERROR_STALE, "has ended");
+    FAILS(fusor_assign(x, A), FUSOR_ERROR_STALE, "has ended");
     OK(fusor_function_begin(m, "f"));
     fusor_tensor y = fusor_function_param(m, "y", FUSOR_F32, 0, NULL, 0);
     fusor_function_result(m, NULL, fusor_add(y, x), NULL);
     FAILS(fusor_function_end(m), FUSOR_ERROR_STALE, "has ended");
     OK(fusor_function_begin(m, "f"));
     y = fusor_function_param(m, "y", FUSOR_F32, 0, NULL, 0);
+    FAILS(fusor_read(y, a, sizeof a), FUSOR_ERROR_ARGUMENT, "a function being built");
+    FAILS(fusor_status_of(fusor_add(A, y)), FUSOR_ERROR_ARGUMENT, "is being built has no data");
     fusor_function_result(m, NULL, fusor_add(y, A), NULL);
     FAILS(fusor_function_end(m), FUSOR_ERROR_ARGUMENT, "lazy tensor");
     OK(fusor_function_begin(m, "f"));
