@@ -210,7 +210,7 @@ static LLVMValueRef mask_from_to(window *w, LLVMValueRef at, LLVMValueRef lo, LL
     return em_and(e, em_mask(e, em_sub(e, hi, at)), LLVMBuildNot(e->b, before, ""));
 }
 
-static LLVMValueRef bits_at(window *w, source *s) {
+static LLVMValueRef bits_at(window *w, const source *s) {
     return LLVMBuildBitCast(w->e->b, value_at(w, s), em_vec(w->e, w->e->t_i32), "");
 }
 
@@ -221,29 +221,40 @@ static void keep_least(window *w, const plane *p, LLVMValueRef least) {
     LLVMBuildStore(e->b, all, p->least);
 }
 
-/* Lanes of the vector of columns from `column` on, of row r: a word whose elements are pieces. The first one is the high
- * half of a pair, but the low part of a word of tiles. */
+/* Element number i of words, those of a vector of columns that are a piece; as an i32 in its place of the word. The first
+ * one is the high half of a pair, but the low part of a word of tiles. */
+static LLVMValueRef piece_at(window *w, const source *s, int i) {
+    emit *e = w->e;
+    if (w->has_pairs) return em_lshr(e, bits_at(w, s), 16 * i);
+    return em_shl(e, LLVMBuildZExt(e->b, part_of_word(w, s), em_vec(e, e->t_i32), ""), i * 32 / w->group);
+}
+
+/* Lanes of the vector of columns from `column` on, of row r: words whose elements are pieces. Columns that are apart are
+ * read under several masks, which take longer than a branch does: so those are of the columns alone, and made once. */
 static LLVMValueRef pieces_at(window *w, const source *s, const plane *p, LLVMValueRef r, LLVMValueRef column,
                               const LLVMValueRef *masks) {
     emit *e = w->e;
     LLVMTypeRef words = em_vec(e, e->t_i32);
     LLVMValueRef word = NULL, along = em_mul(e, column, s->step), down = em_mul(e, r, p->down);
+    const bool is_apart = part_stride(w, axis_of(w, 2)) != 1;
     for (int i = 0; i < p->n; i++) {
         const piece *part = &p->piece[i];
-        LLVMValueRef is_there = em_icmp(e, LLVMIntULT, em_sub(e, r, part->lo_y), em_sub(e, part->hi_y, part->lo_y));
-        em_branch b = em_if(e, is_there); /* so masks are of a column alone, and made once */
+        LLVMValueRef is_there = em_icmp(e, LLVMIntULT, em_sub(e, r, part->lo_y), em_sub(e, part->hi_y, part->lo_y)), x;
         source at = *s;
         at.off = em_add(e, em_add(e, part->off, along), down);
-        at.mask = masks[i];
+        at.mask = is_apart ? masks[i] : em_select(e, is_there, masks[i], LLVMConstNull(LLVMTypeOf(masks[i])));
         if (i == 0 && w->has_pairs) prefetch(w, &at, s->apart);
-        LLVMValueRef x;
-        if (w->has_pairs) x = em_lshr(e, bits_at(w, &at), 16 * i);
-        else x = em_shl(e, LLVMBuildZExt(e->b, part_of_word(w, &at), words, ""), i * 32 / w->group);
-        LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
-        em_endif(e, &b);
-        LLVMValueRef zero = LLVMConstNull(words), any = LLVMBuildPhi(e->b, words, "");
-        LLVMAddIncoming(any, (LLVMValueRef[]){x, zero}, (LLVMBasicBlockRef[]){from, b.other}, 2);
-        word = word ? em_or(e, word, any) : any;
+        if (is_apart) {
+            em_branch b = em_if(e, is_there);
+            LLVMValueRef zero = LLVMConstNull(words), some = piece_at(w, &at, i);
+            LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
+            em_endif(e, &b);
+            x = LLVMBuildPhi(e->b, words, "");
+            LLVMAddIncoming(x, (LLVMValueRef[]){some, zero}, (LLVMBasicBlockRef[]){from, b.other}, 2);
+        } else {
+            x = piece_at(w, &at, i);
+        }
+        word = word ? em_or(e, word, x) : x;
     }
     return LLVMBuildBitCast(e->b, word, w->t_vec, "");
 }
