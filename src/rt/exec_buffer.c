@@ -63,9 +63,9 @@ static bool measure(call_end *n, size_t bytes) {
     if (is_empty(b)) return true;
     if (!rt_find_range(b, &low, &high)) return false;
     n->is_dense = is_dense(b);
-    if (b->data) {
-        n->low = (char *)b->data + low * (int64_t)bytes;
-        n->high = (char *)b->data + (high + 1) * (int64_t)bytes;
+    if (b->data) { /* addresses: they are compared, and may be of no memory at all */
+        n->low = (char *)((uintptr_t)b->data + (uintptr_t)(low * (int64_t)bytes));
+        n->high = (char *)((uintptr_t)b->data + (uintptr_t)((high + 1) * (int64_t)bytes));
     }
     return true;
 }
