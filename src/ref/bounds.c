@@ -102,6 +102,8 @@ enum {
     END_ZERO, /* functions jump there (1/x, log): 0 where it is in the range */
     END_NAN   /* what is off by infinity is not judged: it may be a NaN too, which clamp or tanh keep */
 };
+/* The error of a zero that may have either sign: END_LOW is -0 and END_HIGH +0. */
+#define OF_SIGN 0x1p-1074
 static void shift(const ref_tensor *from, const double *error, int end, ref_tensor *to) {
     int64_t n = ref_count(from);
     bool is_up = end == END_HIGH, has_nan = ir_is_float(from->dtype);
@@ -114,6 +116,7 @@ static void shift(const ref_tensor *from, const double *error, int end, ref_tens
         else if (from->dtype == FUSOR_BOOL) ref_put(to, i, is_up);
         else if (isnan(get(from, i)) && isinf(error[i]))
             ref_put_real(to, i, is_up ? error[i] : -error[i]); /* it may be anything */
+        else if (error[i] == OF_SIGN && get(from, i) == 0) ref_put_real(to, i, is_up ? 0.0L : -0.0L);
         else ref_put_real(to, i, (long double)get(from, i) + (is_up ? error[i] : -error[i]));
     }
 }
@@ -237,16 +240,20 @@ static void add_terms(value *v, const double *terms, double factor, double u, do
     }
 }
 
-/* The larger of -0 and +0 is either: off by less than any number of the type, so that END_LOW is -0 and END_HIGH +0. */
+/* The larger of -0 and +0 is either. */
 static fusor_status sign_of_zero(const walk *w, const ref_tensor *x, value *v) {
     const ir_bits minus = (ir_bits)1 << (8 * ir_dtypes[x->dtype].bytes - 1);
+    const int64_t count = ref_count(&v->t);
+    int64_t zeros = 0;
     uint32_t signs = 0;
+    for (int64_t i = 0; i < count; i++) zeros += get(&v->t, i) == 0;
+    if (!zeros) return FUSOR_OK;
     for (int64_t i = 0; i < ref_count(x) && ir_is_float(x->dtype); i++)
         if (!(ref_get(x, i) & ~minus)) signs |= ref_get(x, i) ? 1 : 2;
     if (signs != 3) return FUSOR_OK;
     if (!make_error(v)) return no_memory(w);
-    for (int64_t i = 0; i < ref_count(&v->t); i++)
-        if (get(&v->t, i) == 0) v->error[i] += 0x1p-1074;
+    for (int64_t i = 0; i < count; i++)
+        if (get(&v->t, i) == 0) v->error[i] += OF_SIGN;
     return FUSOR_OK;
 }
 

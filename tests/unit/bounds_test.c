@@ -117,6 +117,14 @@ Test(bounds, the_largest_zero_has_any_sign) {
     (void)eval("func @f(%x: f32[N]) -> bool { %m = reduce_max(%x) %y = gt(%m, 0.0) return %y }", 1,
                (ref_tensor[]){VECTOR(zeros)}, &b);
     cr_expect_eq(b[0], 0, "no zero is above 0");
+    double wide[4] = {0, -0., 0, 0};
+    (void)eval("func @f(%x: f64[4]) -> f64 { %m = reduce_max(%x) %y = sqrt(%m) return %y }", 1,
+               (ref_tensor[]){{FUSOR_F64, 1, {4}, wide}}, &b);
+    cr_expect_lt(b[0], 1, "the root of a zero is a zero: %g", b[0]);
+    float rows[6] = {0, -0.f, 3, 1, 2, 5};
+    (void)eval("func @f(%x: f32[2, 3]) -> i64 { %m = reduce_max(%x, axes=[1]) %y = argmax(%m, axis=0) return %y }", 1,
+               (ref_tensor[]){{FUSOR_F32, 2, {2, 3}, rows}}, &b);
+    cr_expect_eq(b[0], 0, "no row's largest is a zero: %g", b[0]);
 }
 
 /* The sum of a mean may overflow where the mean does not. */
