@@ -60,6 +60,10 @@ void rt_stats_read(const rt_dir *d, rt_stats_content *out) {
     if (rt_dir_read(d, RT_STATS_FILE, sizeof(header) + MAX_USES * sizeof(rt_stats_use), &data, &bytes, NULL)) return;
     rt_stats_decode(data, bytes, out);
     fu_free(data);
+    /* Of a clock that was ahead: what is used in the future would never age. */
+    const int64_t now = time(NULL);
+    for (size_t i = 0; i < out->n; i++)
+        if (out->use[i].last_s > now) out->use[i].last_s = now;
 }
 
 void rt_stats_free(rt_stats_content *s) {
@@ -146,16 +150,16 @@ bool rt_stats_add(const rt_dir *d, rt_stats_delta *delta) {
     rt_stats_content old;
     rt_stats_read(d, &old);
     if (!old.since_s) old.since_s = time(NULL);
-    /* A miss of a key that the file knows is one of an entry that was there and went. */
-    for (int i = 0; i < delta->n_uses; i++)
-        if (delta->is_new[i] && rt_stats_find(&old, delta->use[i].key)) {
-            delta->counts.miss[RT_MISS_NEW]--;
-            delta->counts.miss[RT_MISS_GONE]++;
-        }
-    qsort(delta->use, (size_t)delta->n_uses, sizeof *delta->use, by_key);
     char *data = fu_malloc(sizeof(header) + (old.n + (size_t)delta->n_uses) * sizeof *delta->use);
     if (data) {
         rt_stats_use *use = (rt_stats_use *)(data + sizeof(header));
+        /* A miss of a key that the file knows is one of an entry that was there and went. */
+        for (int i = 0; i < delta->n_uses; i++)
+            if (delta->is_new[i] && rt_stats_find(&old, delta->use[i].key)) {
+                delta->counts.miss[RT_MISS_NEW]--;
+                delta->counts.miss[RT_MISS_GONE]++;
+            }
+        qsort(delta->use, (size_t)delta->n_uses, sizeof *delta->use, by_key);
         size_t n = merge(old.use, old.n, delta->use, (size_t)delta->n_uses, use);
         if (n > MAX_USES) {
             qsort(use, n, sizeof *use, newer_first);

@@ -2,8 +2,10 @@
 /* cache_api_test.c: fusor/cache.h from outside: counters that may be lost, why a kernel misses, bundles from files and
  * memory, entries of several levels. */
 #include "fusor/fusor.h"
-#include "rt/cpuinfo.h"
+#include "rt/cache_entry.h"
+#include "rt/cache_stats.h"
 #include "rt/compiler.h"
+#include "rt/cpuinfo.h"
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -442,4 +444,26 @@ Test(cache_api, features_that_came_later) {
         if (!i) fusor_executable_free(exe);
         fusor_context_free(ctx);
     }
+}
+
+/* Of a clock that was ahead: an entry used in the future would never be pruned. */
+Test(cache_api, no_use_is_in_the_future) {
+    char why[256];
+    rt_dir d;
+    rt_stats_delta *delta = calloc(1, sizeof *delta);
+    cr_assert(delta && !rt_dir_open(dir, true, &d, why, sizeof why));
+    delta->n_uses = 1;
+    delta->use[0].last_s = time(NULL) + 1000000;
+    cr_assert(rt_stats_add(&d, delta));
+    for (int i = 0; i < 2; i++) {
+        rt_stats_content s;
+        rt_stats_read(&d, &s);
+        cr_assert_eq(s.n, 1);
+        cr_expect_leq(s.use[0].last_s, time(NULL));
+        rt_stats_free(&s);
+        *delta = (rt_stats_delta){0};
+        cr_assert(rt_stats_add(&d, delta)); /* and the file is put right */
+    }
+    rt_dir_close(&d);
+    free(delta);
 }
