@@ -130,9 +130,6 @@ static ir_id masked(const attention *x, ir_id s) {
     return keep ? select3(x, keep, s, number(x, -INFINITY)) : s;
 }
 
-/* May a row have no key? */
-static bool hides(const attention *x) { return x->a.mask >= 0 || x->a.is_causal || x->a.left >= 0 || x->a.right >= 0; }
-
 /* is_empty: of each row, is no key kept? */
 static ir_id softmax(const attention *x, ir_id s, ir_id *is_empty) {
     ir_node row = *ir_at(x->g, s);
@@ -176,6 +173,6 @@ ir_id ir_expand_attention(const ir_expand *c, const ir_node *n) {
     if (y && is_grouped) y = with_heads(&x, y, h, rows);
     if (y) y = product(&x, y, cast(&x, n->in[2], x.t), false);
     if (y && is_grouped) y = with_heads(&x, y, hq, x.queries);
-    if (y && hides(&x)) y = select3(&x, is_empty, number(&x, 0), y); /* values may be NaN */
+    if (y) y = select3(&x, is_empty, number(&x, 0), y); /* values may be NaN */
     return y ? ir_expand_finish(c, cast(&x, y, n->dtype), n->in[0]) : 0;
 }

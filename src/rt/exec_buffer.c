@@ -262,10 +262,15 @@ static bool can_be(sum *s, uint64_t to) {
     return first_can_be(s, n, to);
 }
 
+/* Dim d, in steps of so many bytes; the stride of one element may be any number. */
+static void add_dim(sum *s, const fusor_buffer *b, int d, uint64_t bytes) {
+    if (b->shape[d] > 1) add_term(s, (uint64_t)llabs(b->stride[d]) * bytes, (uint64_t)b->shape[d] - 1);
+}
+
 static void add_bytes(sum *s, const fusor_buffer *b) {
     const uint64_t bytes = (uint64_t)ir_dtypes[b->dtype].bytes;
     add_term(s, 1, bytes - 1);
-    for (int d = 0; d < b->rank; d++) add_term(s, (uint64_t)llabs(b->stride[d]) * bytes, (uint64_t)b->shape[d] - 1);
+    for (int d = 0; d < b->rank; d++) add_dim(s, b, d, bytes);
 }
 
 bool exec_ends_overlap(const call_end *a, const call_end *b) {
@@ -284,7 +289,7 @@ bool exec_overlaps_itself(const call_end *n) {
     sum dims = {.n = 0};
     for (int d = 0; d < b->rank; d++) {
         if (b->shape[d] > 1 && b->stride[d] == 0) return true;
-        add_term(&dims, (uint64_t)llabs(b->stride[d]), (uint64_t)b->shape[d] - 1);
+        add_dim(&dims, b, d, 1);
     }
     uint64_t reach = 0;
     for (int i = 0; i < dims.n; i++) {
