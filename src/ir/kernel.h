@@ -215,8 +215,8 @@ enum {
     /* row: units per tile: rows, column form: chunks of columns of rows; column form: columns of a chunk */
     IR_TUNE_ROW_UNITS = 0,
     IR_TUNE_ROW_COLUMNS = 1,
-    /* window: rows (of dim y) of a tile, which has all of m; with a band they are made whole rows of q. How many of m go
-     * over these rows at a time (by channel: how many of m a tile has, a multiple of nr) */
+    /* window: rows (of dim y) of a tile, which has all of m; with a band they are made whole rows of q. How many of m
+     * go over these rows at a time (by channel: how many of m a tile has, a multiple of nr) */
     IR_TUNE_WINDOW_ROWS = 0,
     IR_TUNE_WINDOW_CHANNELS = 1,
     /* depthwise form: columns of a tile, a multiple of nr; rows are one of mr then. ir_window_cuts_rows: columns of a
@@ -270,14 +270,14 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
                       ir_launch *out); /* launch_window.c */
 fusor_status ir_verify_window(const ir_kernel *k, fu_error *e);
 /* contract: accumulator type, and the part of `scratch` before the packed block of operand 0. Layout of scratch: one
- * register tile [mr][nr], rows being transposed [max(mr, nr)][lanes], in tiles (AMX) a second tile, unless operand 1 is packed as a whole a panel of
- * it [min(K, kb)][nr], each of the accumulator type and rounded up to 64 bytes; unless operand 0 is read in place, the
- * packed block [panels][min(K, kb)][mr] and lanes * mr elements that the last store may touch; where K > kb, partial
- * sums of the output block [n panels][m panels][mr][nr]; where K blocks are made in parts, the sums of a group's
- * [panels][m panels][mr][nr]. Direct form: a tile and rows as above, where operand 1 is
- * packed [n panels][K][nr] of it. Layout of shared: [batches of operand 1][n panels][K][nr]: all that phase 1 needs of
- * phase 0. With an ir_dot, K and kb count words there (ir_dot_words), and each K block of a panel begins with its
- * heads[]. K = 0: a head all the same. Of tiles, a panel of operand 0 is [words / 16][mr][16]. */
+ * register tile [mr][nr], rows being transposed [max(mr, nr)][lanes], in tiles (AMX) a second tile, unless operand 1 is
+ * packed as a whole a panel of it [min(K, kb)][nr], each of the accumulator type and rounded up to 64 bytes; unless
+ * operand 0 is read in place, the packed block [panels][min(K, kb)][mr] and lanes * mr elements that the last store may
+ * touch; where K > kb, partial sums of the output block [n panels][m panels][mr][nr]; where K blocks are made in parts,
+ * the sums of a group's [panels][m panels][mr][nr]. Direct form: a tile and rows as above, where operand 1 is packed [n
+ * panels][K][nr] of it. Layout of shared: [batches of operand 1][n panels][K][nr]: all that phase 1 needs of phase 0.
+ * With an ir_dot, K and kb count words there (ir_dot_words), and each K block of a panel begins with its heads[]. K =
+ * 0: a head all the same. Of tiles, a panel of operand 0 is [words / 16][mr][16]. */
 ir_dtype ir_kernel_contract_acc(const ir_kernel *k);
 ir_dot ir_kernel_contract_dot(const ir_kernel *k);
 /* Tile and rows; a second tile, where products are in tiles (AMX); IR_ROW_SLOTS more with a row program. */
@@ -320,8 +320,8 @@ fusor_status ir_verify_axes(const ir_kernel *k, fu_error *e);
 /* window with a band (kernel_band.c): its head is the convolution, which stores one value, its tail a map over b, m, q,
  * w that reads it, and what else it likes: the windows of a pool that do not overlap along rows. Row i of q is made of
  * rows i * band_rows .. of y. A tile of work has whole such rows: the head's go to a band, [channels of the tile][rows
- * of the tile][n] at the begin of the worker's scratch, then the tail reads them there. Both programs are kernels with the
- * numbers of the whole; the dims of the tail are its own, and from[i] is number i's in the whole. */
+ * of the tile][n] at the begin of the worker's scratch, then the tail reads them there. Both programs are kernels with
+ * the numbers of the whole; the dims of the tail are its own, and from[i] is number i's in the whole. */
 enum { IR_BAND_ROWS = 64 }; /* most of band_rows */
 void ir_kernel_head(const ir_kernel *k, ir_kernel *out);
 void ir_kernel_tail(const ir_kernel *k, ir_kernel *out, int from[IR_KERNEL_MAX_DIMS]);
@@ -344,14 +344,15 @@ fusor_status ir_verify_band(const ir_kernel *k, fu_error *e);
 const ir_kinst *ir_kernel_window_operand(const ir_kernel *k, int i); /* the load, behind conversions */
 bool ir_kernel_has_slab(
     const ir_kernel *k); /* axes on a CPU, not in the form for one channel a group: all below is of these */
-/* By the types it multiplies; but TILE_ forms by the features it says to use: so whether they serve is the plan's to say
- * (plan_window.c), and operands may be f32 that were converted from such halves by another kernel. */
+/* By the types it multiplies; but TILE_ forms by the features it says to use: so whether they serve is the plan's to
+ * say (plan_window.c), and operands may be f32 that were converted from such halves by another kernel. */
 ir_dot ir_kernel_window_dot(const ir_kernel *k);
 /* TILE_ form (jit/window_amx.c): tiles of 32 channels x 32 columns. K is places, then channels, filled up with zeros to
- * whole steps; of folded axes (n_folded) the places are channels, within each. Weights are packed as [parts][panels of 32 channels][steps][32][64 bytes], and of heads (ir_dot_info) one
- * word a panel is behind them; the slab has a plane for each word of channels, an odd number of lines, and the tile reads
- * a line of all rows, with what lies between them: up to 31 columns behind the last one may be touched. Scratch: offsets
- * of steps (i64), two tiles of sums, the slab. */
+ * whole steps; of folded axes (n_folded) the places are channels, within each. Weights are packed as [parts][panels of
+ * 32 channels][steps][32][64 bytes], and of heads (ir_dot_info) one word a panel is behind them; the slab has a plane
+ * for each word of channels, an odd number of lines, and the tile reads a line of all rows, with what lies between
+ * them: up to 31 columns behind the last one may be touched. Scratch: offsets of steps (i64), two tiles of sums, the
+ * slab. */
 bool ir_window_is_tiled(const ir_kernel *k);
 int64_t ir_window_folded(const ir_kernel *k, const int64_t *size); /* places of its folded axes */
 enum { IR_SLAB_HEAD = 64 }; /* bytes at the begin of its scratch, behind the band if there is one */

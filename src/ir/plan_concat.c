@@ -15,7 +15,8 @@
 
 typedef struct finder {
     planner *p;
-    /* by node: is it made of a parameter that a call gives; may a scatter overwrite it, in the memory of its own result */
+    /* by node: is it made of a parameter that a call gives; may a scatter overwrite it, in the memory of its own
+     * result */
     bool *varies, *is_overwritten;
 } finder;
 

@@ -234,8 +234,8 @@ bool ir_channels_are_vectors(const ir_graph *g, ir_size channels, ir_dtype t) {
     return ir_size_is_const(g->sizes, channels, &v) && v > 0 && v % (VECTOR_BYTES / ir_dtypes[t].bytes) == 0;
 }
 
-/* The images whose channels are last that operand `id` is a transpose of, where the kernel may turn them itself; else 0.
- * A transpose of what another kernel makes is in that, but need not be stored. */
+/* The images whose channels are last that operand `id` is a transpose of, where the kernel may turn them itself; else
+ * 0. A transpose of what another kernel makes is in that, but need not be stored. */
 static ir_id of_last_channels(const planner *p, const ir_node *n, ir_id id) {
     const ir_node *x = ir_at(p->g, id), *w = ir_at(p->g, n->in[1]);
     const node_info *v = &p->info[id];
@@ -266,10 +266,10 @@ static plan_window_form taken_in(const planner *p, const ir_node *n) {
     return f;
 }
 
-/* Are its products of words of two bf16 (ir/kernel.h)? Not where a word would lie in two K blocks, nor where an
- * element of the operand meets so few products that the larger slab takes what they save. (EPYC 9005, the time by words:
- * 64 channels of 56x56, 3x3, to 4 1.5, to 8 1.03, to 12 0.93; 3 of 224x224, 3x3, stride 2, to 32 1.08, to 48 0.91, to
- * 64 0.72; 1x1, whose slab is half as large, 32 of 56x56 to 4 0.76.) */
+/* Are its products of words of two bf16 (ir/kernel.h)? Not where a word would lie in two K blocks, nor where an element
+ * of the operand meets so few products that the larger slab takes what they save. (EPYC 9005, the time by words: 64
+ * channels of 56x56, 3x3, to 4 1.5, to 8 1.03, to 12 0.93; 3 of 224x224, 3x3, stride 2, to 32 1.08, to 48 0.91, to 64
+ * 0.72; 1x1, whose slab is half as large, 32 of 56x56 to 4 0.76.) */
 static bool has_pairs(const planner *p, const ir_node *n, const plan_window_form *f) {
     enum { FEWEST_CHANNELS = 12, FEWEST_PRODUCTS = 96 };
     const ir_graph *g = p->g;
@@ -297,9 +297,9 @@ static ir_dtype type_multiplied(const ir_graph *g, ir_id id) {
     return is_conversion(g, x) ? ir_at(g, x->in[0])->dtype : x->dtype;
 }
 
-/* Cycles that a TILE_ form takes for 16 columns of all channels where the places of the last n_folded axes are channels:
- * a product of tiles of each step and 16 channels takes 16; to a vector of words in the slab comes each of its elements in
- * turn, or zeros; sums go through memory. INFINITY: not known, or far too many words. */
+/* Cycles that a TILE_ form takes for 16 columns of all channels where the places of the last n_folded axes are
+ * channels: a product of tiles of each step and 16 channels takes 16; to a vector of words in the slab comes each of
+ * its elements in turn, or zeros; sums go through memory. INFINITY: not known, or far too many words. */
 static double tile_cycles(const ir_graph *g, const ir_node *n, ir_dot dot, int64_t taken, int n_folded) {
     enum { OF_ELEMENT = 4, OF_ZEROS = 2, OF_SUMS = 2, MOST = 1 << 12 };
     const ir_node *w = ir_at(g, n->in[1]);
@@ -322,9 +322,9 @@ static double tile_cycles(const ir_graph *g, const ir_node *n, ir_dot dot, int64
     return steps * places * made + parts * (words * group * OF_ELEMENT + zeros * OF_ZEROS) + OF_SUMS * made;
 }
 
-/* The features of a TILE_ form, where it is quicker than two products a cycle of vectors; else none. n_folded: axes, from
- * the last on, whose places are best taken for channels: so few channels fill steps, but each of such places is another
- * word of the slab. */
+/* The features of a TILE_ form, where it is quicker than two products a cycle of vectors; else none. n_folded: axes,
+ * from the last on, whose places are best taken for channels: so few channels fill steps, but each of such places is
+ * another word of the slab. */
 static ir_features tile_features(const planner *p, const ir_node *n, int *n_folded) {
     enum { FEWEST_MADE = 16 };
     const ir_graph *g = p->g;
@@ -354,20 +354,20 @@ static bool is_by_channel(const planner *p, const ir_node *n, plan_window_form *
      * times the time of by channel.) */
     enum { MOST = 1 << 16, PANEL_BYTES = 1 << 19 };
     /* Words of several places, whose slab has more planes, take more by columns than products do. (3x3, EPYC 9005, time
-     * by columns over that by channel: 16 of 56x56 1.07, 32 of 112x112 1.1, 320 of 64x64 1.16, 512 of 24x24, 28x28, 32x32
-     * 1.2, 1.15, 1.07, 1280 of 16x16 1.3; 7x7, 3 to 64 of 224x224, stride 2, 1.09.) */
+     * by columns over that by channel: 16 of 56x56 1.07, 32 of 112x112 1.1, 320 of 64x64 1.16, 512 of 24x24, 28x28,
+     * 32x32 1.2, 1.15, 1.07, 1280 of 16x16 1.3; 7x7, 3 to 64 of 224x224, stride 2, 1.09.) */
     const double pairs_by_column = 1.12;
     /* Several K blocks: sums go through memory, and a panel's columns are more than L1 holds. (3x3, EPYC 9005, time by
      * columns over that by channel: 64 of 128x128 to 32 1.10, of 64x64 to 64 1.07, 128 of 64x64 to 64 1.10, of 128x128
-     * to 128 1.09, 80 of 80x80 to 80 1.10, 64 of 192x192 to 64 0.96; Cascade Lake, 64 of 128x128 to 32 1.16, of 54x54 to
-     * 64 1.29, 256 of 16x16 to 256 1.40.) So it is of fewer products where tiles by channel ask for the result's lines.
-     * (3x3, Cascade Lake: 16 of 224x224 to 64 1.14, to 16 0.97, 32 of 128x128 to 32 1.24, of 112x112 to 16 0.98, 48 of
-     * 56x56 to 16 1.14, of 224x224 to 64 1.42.) */
+     * to 128 1.09, 80 of 80x80 to 80 1.10, 64 of 192x192 to 64 0.96; Cascade Lake, 64 of 128x128 to 32 1.16, of 54x54
+     * to 64 1.29, 256 of 16x16 to 256 1.40.) So it is of fewer products where tiles by channel ask for the result's
+     * lines. (3x3, Cascade Lake: 16 of 224x224 to 64 1.14, to 16 0.97, 32 of 128x128 to 32 1.24, of 112x112 to 16 0.98,
+     * 48 of 56x56 to 16 1.14, of 224x224 to 64 1.42.) */
     const double blocks_by_column = 1.15;
     /* Columns of many channels that are far apart, where they lie: each row of a panel is another page, or shares a few
-     * sets of L1 with the others. (1x1, Cascade Lake, time by columns over that by channel: 96 channels to 32, 128, 512 of
-     * 14x14 0.94 to 1.01, of 28x28 0.81 to 0.85, of 56x56 0.98 to 1.06; 128 of 14x14 1.02 to 1.19, of 28x28 0.92 to 0.99,
-     * of 56x56 1.12 to 1.20; 192 1.2 to 1.3, 1.02 to 1.15, 1.16 to 1.29; 256 to 512 1.1 to 1.5.) */
+     * sets of L1 with the others. (1x1, Cascade Lake, time by columns over that by channel: 96 channels to 32, 128, 512
+     * of 14x14 0.94 to 1.01, of 28x28 0.81 to 0.85, of 56x56 0.98 to 1.06; 128 of 14x14 1.02 to 1.19, of 28x28 0.92 to
+     * 0.99, of 56x56 1.12 to 1.20; 192 1.2 to 1.3, 1.02 to 1.15, 1.16 to 1.29; 256 to 512 1.1 to 1.5.) */
     enum { MANY_CHANNELS = 128, FAR = 1 << 9 };
     const double far_by_column = 1.3;
     const ir_graph *g = p->g;

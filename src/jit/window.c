@@ -220,7 +220,7 @@ typedef struct finish_line {
     const LLVMValueRef *off;
     LLVMValueRef *index, first, sums;
     int dim;
-    LLVMValueRef same[IR_KERNEL_MAX_INSTS]; /* loads that are one element for all of them, in w->lanes lanes; else NULL */
+    LLVMValueRef same[IR_KERNEL_MAX_INSTS]; /* loads of one element for all of them, in w->lanes lanes; else NULL */
 } finish_line;
 
 static window_point point_of(window *w, const finish_line *f, const LLVMValueRef *off, LLVMValueRef mask) {

@@ -9,9 +9,9 @@
 #include "jit/emit.h"
 
 enum { WINDOW_MAX_TILE = 32 }; /* vector registers, of sums or columns */
-/* NARROW ones are of one vector of columns. LAST is, by channel, of one row where TILE is of some, else of a column less
- * (ir_window_has_lower). In MASKED and, with masks, ROW the last vector may have fewer: masked loads cost
- * a tenth of the speed. */
+/* NARROW ones are of one vector of columns. LAST is, by channel, of one row where TILE is of some, else of a column
+ * less (ir_window_has_lower). In MASKED and, with masks, ROW the last vector may have fewer: masked loads cost a tenth
+ * of the speed. */
 typedef enum window_function {
     TILE,
     MASKED,
@@ -105,8 +105,8 @@ static inline LLVMValueRef window_unfolded(const window *w) { /* places of the a
 }
 /* Is the least exponent kept of what is multiplied, as subnormals are not for the instruction? */
 static inline bool window_has_exponents(const window *w) { return ir_dots[w->dot].heads[0] != 0; }
-/* Channels of the operand (and of each the places of folded axes), or words of them, filled up to whole steps of the dot;
- * not of pairs. */
+/* Channels of the operand (and of each the places of folded axes), or words of them, filled up to whole steps of the
+ * dot; not of pairs. */
 static inline LLVMValueRef window_channel_words(const window *w) {
     if (w->group == 1) return w->taken;
     const int step = ir_dots[w->dot].step;

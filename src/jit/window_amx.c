@@ -145,8 +145,8 @@ static void emit_weights(window *w) {
 
 /* ---- the tile ---- */
 enum { WEIGHTS_AT, OPERAND, PITCH, TABLE, STEPS, SUMS, COLUMNS, ROWS, IS_SLOW, ARGS, MADE, PARAMETERS };
-/* The panel whose sums wait to be finished, i64 each: columns BEGIN .. END - 1 (none are) of a line, of which FIRST is the
- * first channel; of every APART columns OF_ROW are the result's. Then the line's block. */
+/* The panel whose sums wait to be finished, i64 each: columns BEGIN .. END - 1 (none are) of a line, of which FIRST is
+ * the first channel; of every APART columns OF_ROW are the result's. Then the line's block. */
 enum { BEGIN, END, FIRST, HIGH, APART, OF_ROW, BLOCK, WAITS };
 
 static void tell(window *w, LLVMValueRef made, int i, LLVMValueRef x) {
@@ -263,7 +263,8 @@ static rows_as_lines lines_of(window *w, const window_slab *slab, const window_p
 }
 
 /* A panel of columns begin .. end - 1 of a line, with the channels of the line. Its sums wait: they are finished before
- * those of the next one are stored, so the CPU does that while products run, where it would wait for the last of them. */
+ * those of the next one are stored, so the CPU does that while products run, where it would wait for the last of
+ * them. */
 static void emit_panel(window *w, const window_line *s, LLVMValueRef made, LLVMValueRef plane, LLVMValueRef begin,
                        LLVMValueRef end) {
     emit *e = w->e;

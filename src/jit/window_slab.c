@@ -175,8 +175,8 @@ static void prefetch(window *w, const source *s, LLVMValueRef ahead) {
 }
 
 /* ---- the slab ---- */
-/* What one place of one channel gives a plane: rows lo_y .. hi_y - 1 have elements lo .. hi - 1 of the operand, `off` being
- * that of element 0 of row 0; all else are zeros. */
+/* What one place of one channel gives a plane: rows lo_y .. hi_y - 1 have elements lo .. hi - 1 of the operand, `off`
+ * being that of element 0 of row 0; all else are zeros. */
 typedef struct piece {
     LLVMValueRef off, lo, hi, lo_y, hi_y;
 } piece;
@@ -221,16 +221,17 @@ static void keep_least(window *w, const plane *p, LLVMValueRef least) {
     LLVMBuildStore(e->b, all, p->least);
 }
 
-/* Element number i of words, those of a vector of columns that are a piece; as an i32 in its place of the word. The first
- * one is the high half of a pair, but the low part of a word of tiles. */
+/* Element number i of words, those of a vector of columns that are a piece; as an i32 in its place of the word. The
+ * first one is the high half of a pair, but the low part of a word of tiles. */
 static LLVMValueRef piece_at(window *w, const source *s, int i) {
     emit *e = w->e;
     if (w->has_pairs) return em_lshr(e, bits_at(w, s), 16 * i);
     return em_shl(e, LLVMBuildZExt(e->b, part_of_word(w, s), em_vec(e, e->t_i32), ""), i * 32 / w->group);
 }
 
-/* Lanes of the vector of columns from `column` on, of row r: words whose elements are pieces. Columns that are apart are
- * read under several masks, which take longer than a branch does: so those are of the columns alone, and made once. */
+/* Lanes of the vector of columns from `column` on, of row r: words whose elements are pieces. Columns that are apart
+ * are read under several masks, which take longer than a branch does: so those are of the columns alone, and made
+ * once. */
 static LLVMValueRef pieces_at(window *w, const source *s, const plane *p, LLVMValueRef r, LLVMValueRef column,
                               const LLVMValueRef *masks) {
     emit *e = w->e;
@@ -402,13 +403,14 @@ static void emit_last(window *w, const source *s, const plane *p, LLVMValueRef a
     em_end(e, &r);
 }
 
-/* What the planes of a tile share: of each axis (outer, rows, columns) the operand's size, the way from one element to the
- * next, and at which element its first column, row or place is, without the place of the kernel. */
+/* What the planes of a tile share: of each axis (outer, rows, columns) the operand's size, the way from one element to
+ * the next, and at which element its first column, row or place is, without the place of the kernel. */
 typedef struct axes {
     LLVMValueRef size[3], run[3], origin[3], first; /* first: the operand's first element */
 } axes;
 
-/* Channel c, `by` elements (or NULL: none) along each axis from those origins; nothing where !is_there (NULL: it is). */
+/* Channel c, `by` elements (or NULL: none) along each axis from those origins; nothing where !is_there (NULL: it
+ * is). */
 static piece piece_of(window *w, const source *s, const plane *p, const axes *a, LLVMValueRef c,
                       const LLVMValueRef by[3], LLVMValueRef is_there) {
     emit *e = w->e;

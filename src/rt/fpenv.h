@@ -2,8 +2,9 @@
 #ifndef FUSOR_RT_FPENV_H
 #define FUSOR_RT_FPENV_H
 /* The floating-point environment of kernels, of the reference evaluator and of numbers in texts: to nearest, subnormals
- * kept, no traps (doc/numerics.md). A caller's may be another: -ffast-math links start-up code that flushes subnormals, simulations trap
- * invalid operations. Theirs is back when a call returns; threads take that of the thread that started them. */
+ * kept, no traps (doc/numerics.md). A caller's may be another: -ffast-math links start-up code that flushes subnormals,
+ * simulations trap invalid operations. Theirs is back when a call returns; threads take that of the thread that started
+ * them. */
 #include <fenv.h>
 #include <stdbool.h>
 #ifdef __SSE__
