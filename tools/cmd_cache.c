@@ -4,6 +4,7 @@
 #include "cache_entries.h"
 #include "base/file.h"
 #include "rt/cache.h"
+#include "rt/cache_entry.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -371,11 +372,7 @@ static int path(tool *t, const char *dir) {
 static fusor_status export_filtered(tool *t, fu_error *e, const cache_entries *all, const char *dir, const char *bundle,
                                     int64_t *n) {
     uint8_t(*keys)[IR_KEY_BYTES] = fu_alloc(&t->arena, (all->n + 1) * sizeof *keys);
-    for (uint32_t i = 0; i < all->n; i++)
-        for (int b = 0; b < IR_KEY_BYTES; b++) { /* a file's name begins with its key */
-            const char digits[] = {all->at[i].file[2 * b], all->at[i].file[2 * b + 1], 0};
-            keys[i][b] = (uint8_t)strtoul(digits, NULL, 16);
-        }
+    for (uint32_t i = 0; i < all->n; i++) rt_key_read(all->at[i].file, keys[i]);
     return rt_cache_export_keys(e, dir, (const uint8_t(*)[IR_KEY_BYTES])(const void *)keys, all->n, bundle, n);
 }
 

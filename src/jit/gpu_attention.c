@@ -46,14 +46,7 @@ void flash_store_result(flash *f, LLVMValueRef m, LLVMValueRef n, LLVMValueRef v
     }
 }
 
-LLVMValueRef flash_inverse(flash *f, LLVMValueRef sum) {
-    emit *e = f->e;
-    const attention *a = &f->a;
-    LLVMValueRef is_empty = em_fcmp(e, LLVMRealOEQ, sum, zero(f)), one = em_const(e, a->acc, 1);
-    if (a->k->inst[a->inst].variant & IR_ATTENTION_NAN)
-        is_empty = em_and(e, is_empty, em_icmp(e, LLVMIntEQ, a->n_keys, num(f, 0)));
-    return em_select(e, is_empty, zero(f), em_fdiv(e, one, sum));
-}
+LLVMValueRef flash_inverse(flash *f, LLVMValueRef sum) { return attention_inverse(&f->a, sum, f->a.n_keys); }
 
 LLVMValueRef flash_scratch_row(flash *f, LLVMValueRef part, LLVMValueRef batches, LLVMValueRef batch, LLVMValueRef m) {
     emit *e = f->e;

@@ -154,8 +154,7 @@ int flash_few_elements(const flash *f); /* of shared memory, as accumulators */
 void flash_emit_few(flash *f);
 
 /* ---- gpu_attention.c: results ---- */
-/* By what results are multiplied (attention_share). A sum is 0 (no key: so are the results, and this; or NaN) or at
- * least the 1 of the largest score. */
+/* attention_inverse: by what results are multiplied (attention_share). */
 LLVMValueRef flash_inverse(flash *f, LLVMValueRef sum);
 /* The result of the batch that f->a is at, through the epilogue. */
 void flash_store_result(flash *f, LLVMValueRef m, LLVMValueRef n, LLVMValueRef value);

@@ -170,9 +170,7 @@ static void emit_late(window *w) {
 }
 
 static void finish_late(emit *e, void *user) {
-    window *w = user;
-    (void)e;
-    window_call(w, LATE, (LLVMValueRef[]){LLVMGetParam(w->e->fn, ARGS), LLVMGetParam(w->e->fn, MADE)}, 2);
+    window_call(user, LATE, (LLVMValueRef[]){LLVMGetParam(e->fn, ARGS), LLVMGetParam(e->fn, MADE)}, 2);
 }
 
 static void multiply(window *w, const amx_product *p, LLVMValueRef is_slow) {
@@ -307,7 +305,7 @@ static void emit_part(window *w, window_line *s, LLVMValueRef made, const rows_a
     s->m_begin = w->tile_channel = lm.i;
     s->m_end = em_min(e, end, em_add(e, lm.i, channels));
     em_loop ll = em_for(e, zero, r->count, num(w, 1));
-    index[w->dim_y] = s->top = em_add(e, top, ll.i);
+    index[w->dim_y] = em_add(e, top, ll.i);
     s->from = element(w, w->slab, em_mul(e, ll.i, r->pitch));
     window_write_block(w, s->block, index);
     em_loop l = em_for(e, zero, r->length, nr);
@@ -342,7 +340,7 @@ static void emit_parts(window *w, const window_slab *slab, LLVMValueRef rows) {
     s.first_sums = element(w, w->first_sums, panel);
     window_make_slab(w, index, window_outer_index(w, index), &part, rows);
     index[w->dim_y] = w->tile_row = part.y;
-    index[w->dim_n] = s.x = part.x;
+    index[w->dim_n] = part.x;
     const rows_as_lines lines = lines_of(w, slab, &part);
     tell(w, made, APART, lines.apart);
     tell(w, made, OF_ROW, lines.row);

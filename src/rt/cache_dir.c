@@ -274,10 +274,7 @@ static void add_uses(const rt_dir *d, found *list, size_t n) {
     rt_stats_read(d, &s);
     for (size_t i = 0; i < n; i++) {
         uint8_t key[IR_KEY_BYTES];
-        for (int k = 0; k < 2 * IR_KEY_BYTES; k++) {
-            const int digit = list[i].name[k] <= '9' ? list[i].name[k] - '0' : list[i].name[k] - 'a' + 10;
-            key[k / 2] = (uint8_t)(k % 2 ? key[k / 2] << 4 | digit : digit);
-        }
+        rt_key_read(list[i].name, key);
         const rt_stats_use *use = rt_stats_find(&s, key);
         if (use && use->last_s > list[i].used_s) list[i].used_s = use->last_s;
     }

@@ -15,6 +15,13 @@ void rt_key_text(const uint8_t key[IR_KEY_BYTES], char text[2 * IR_KEY_BYTES + 1
     text[2 * IR_KEY_BYTES] = 0;
 }
 
+void rt_key_read(const char *text, uint8_t key[IR_KEY_BYTES]) {
+    for (int i = 0; i < 2 * IR_KEY_BYTES; i++) {
+        const int digit = text[i] <= '9' ? text[i] - '0' : text[i] - 'a' + 10;
+        key[i / 2] = (uint8_t)(i % 2 ? key[i / 2] << 4 | digit : digit);
+    }
+}
+
 static bool has_end(const char *text, size_t room) { return memchr(text, 0, room) != NULL; }
 
 const char *rt_entry_decode(const void *data, size_t bytes, rt_entry *out) {

@@ -40,6 +40,8 @@ const char *rt_entry_decode(const void *data, size_t bytes, rt_entry *out);
 bool rt_entry_encode(rt_entry_header *head, const char *description, size_t description_bytes, const void *blob,
                      size_t blob_bytes, const void *lines, size_t lines_bytes, fu_part parts[RT_ENTRY_PARTS]);
 void rt_key_text(const uint8_t key[IR_KEY_BYTES], char text[2 * IR_KEY_BYTES + 1]);
+/* And back, of a text that begins with one, as the name of a file does. */
+void rt_key_read(const char *text, uint8_t key[IR_KEY_BYTES]);
 
 /* ---- directory ---- */
 typedef struct rt_dir {
