@@ -31,11 +31,14 @@ static int step_time(ir_level level, int h, int v) {
     return time < 8 ? 8 : time;
 }
 
-/* The same where the panel of operand 1 comes from L2, at 32 bytes a cycle. (32 x 512 x 784 on a core with 1 MB of it:
- * 8x48 0.93 of the time of 6x64, of which the last two rows are a panel that loads as much as others.) */
+/* The same in eighths of cycles, where the panel of operand 1 comes from L2, at 32 bytes a cycle. (32 x 512 x 784 on a
+ * core with 1 MB of it: 8x48 0.93 of the time of 6x64, of which the last two rows are a panel that loads as much as
+ * others.) What products do not hide of that, on a core with 2 MB of L2: f32 256, 512 and 1000 cubed, 9x48 0.97, 0.94 and
+ * 0.97 of the time of 6x64, 512 cubed 8x48 0.96; f64 512 and 1000 cubed, 6x32 0.95 of that of 12x16. */
 static int panel_time(ir_level level, int h, int v) {
+    enum { EIGHTHS = 4 }; /* of half a cycle */
     const int time = step_time(level, h, v), bytes = v * ir_levels[level].vector_bytes;
-    return time * 16 < bytes ? bytes / 16 : time;
+    return (time * 16 < bytes ? bytes / 16 : time) * EIGHTHS + v * ir_levels[level].tiles.panel_time;
 }
 
 /* All steps of m rows, in whole tiles and one lower, for a panel of v vectors. */
@@ -54,8 +57,8 @@ static int64_t tile_time(ir_level level, int mr, int nv, int lanes, int unit, in
 /* Two vectors of columns, or another number that takes less time by more than 1 / saved, or the same with fewer columns
  * that are none of the result (where loads take less than step_time says, that is what counts: 32 x 1024 x 1024, EPYC
  * 9004: 6x64 1.03 times as fast as 8x48). */
-ir_tile ir_contract_tile_of(ir_level level, ir_dtype acc, int64_t m, int64_t n) {
-    enum { MANY = 1 << 20 };
+static ir_tile tile_of(ir_level level, ir_dtype acc, int64_t m, int64_t n, bool may_be_tall) {
+    enum { MANY = 1 << 20, MOST = 4 };
     static const uint8_t vectors[] = {2, 3, 4, 1};
     ir_tile best = ir_contract_tile(level, acc);
     if (ir_level_is_gpu(level) || !ir_is_float(acc)) return best;
@@ -64,8 +67,8 @@ ir_tile ir_contract_tile_of(ir_level level, ir_dtype acc, int64_t m, int64_t n) 
     if (m < 1 || m > MANY) m = MANY;
     if (n < 1 || n > MANY) n = MANY;
     int64_t least = 0, fewest = 0;
-    for (size_t i = 0; i < sizeof vectors; i++) {
-        const int nv = vectors[i], mr = t->float_rows[nv - 1];
+    for (int i = 0; i < (may_be_tall ? 2 * MOST : MOST); i++) {
+        const int nv = vectors[i % MOST], mr = (i < MOST ? t->float_rows : t->tall_rows)[nv - 1];
         if (!mr || nv % unit) continue;
         const int64_t time = tile_time(level, mr, nv, lanes, unit, m, n), columns = ir_round_up(n, nv * lanes);
         if (least && time >= least - least / t->saved && (time != least || columns >= fewest)) continue;
@@ -75,6 +78,10 @@ ir_tile ir_contract_tile_of(ir_level level, ir_dtype acc, int64_t m, int64_t n) 
         best.nr = nv * lanes;
     }
     return best;
+}
+
+ir_tile ir_contract_tile_of(ir_level level, ir_dtype acc, int64_t m, int64_t n) {
+    return tile_of(level, acc, m, n, true);
 }
 
 /* 64 columns, or 8 vectors: from the last cache or memory 64 are as fast as 128 and more (f32, 1024 x 1024, EPYC
@@ -165,7 +172,7 @@ bool ir_dot_pays(ir_dot dot, int64_t m, int64_t n, int64_t k) {
 ir_tile ir_dot_tile(ir_level level, ir_dot dot, int64_t m, int64_t n) {
     if (ir_dot_is_tile(dot))
         return (ir_tile){IR_TILE_SIDE, IR_TILE_SIDE, 1024 * ir_dots[dot].group / ir_dots[dot].parts};
-    ir_tile t = dot == IR_DOT_I8    ? ir_contract_tile_of(level, FUSOR_F32, m, n)
+    ir_tile t = dot == IR_DOT_I8    ? tile_of(level, FUSOR_F32, m, n, false)
                 : dot == IR_DOT_I16 ? ir_contract_tile(level, FUSOR_I32)
                                     : ir_contract_tile(level, FUSOR_F32);
     if (dot != IR_DOT_BF16) t.kb *= ir_dots[dot].group;

@@ -20,7 +20,9 @@ typedef enum ir_level {
 typedef struct ir_level_tiles {
     int rows[3];       /* of a tile of two vectors of columns, for accumulators of: floats, i32, i64 */
     int float_rows[4]; /* of tiles of one to four vectors of floats; 0: there are none */
+    int tall_rows[4];  /* another number of them, for floats that are multiplied one by one; 0: there is none */
     int load_time;     /* of a vector, in half cycles */
+    int panel_time;    /* of operand 1, from L2: what a vector takes beside that, in eighths of cycles */
     int saved;         /* other than two vectors where that saves more than 1 / saved of the time, or columns */
     int spare[2];      /* registers a direct tile leaves to what makes products: of floats, of integers */
     bool folds;        /* a float product takes an element from memory in all lanes */

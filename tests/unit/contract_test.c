@@ -657,10 +657,10 @@ Test(contract, tiles_fill_their_columns) {
         int64_t m, n;
         int mr, nr;
     } cases[] = {
-        {IR_LEVEL_V4, FUSOR_F32, 256, 256, 6, 64},   {IR_LEVEL_V4, FUSOR_F32, 256, 96, 8, 48},
-        {IR_LEVEL_V4, FUSOR_F32, 1000, 1000, 8, 48}, {IR_LEVEL_V4, FUSOR_F32, -1, -1, 8, 48},
+        {IR_LEVEL_V4, FUSOR_F32, 256, 256, 9, 48},   {IR_LEVEL_V4, FUSOR_F32, 256, 96, 9, 48},
+        {IR_LEVEL_V4, FUSOR_F32, 1000, 1000, 9, 48}, {IR_LEVEL_V4, FUSOR_F32, -1, -1, 9, 48},
         {IR_LEVEL_V4, FUSOR_F32, 8, 1024, 8, 48},    {IR_LEVEL_V4, FUSOR_F32, 32, 1024, 8, 48},
-        {IR_LEVEL_V4, FUSOR_F32, 256, 160, 6, 64},   {IR_LEVEL_V4, FUSOR_F32, 256, 10, 16, 16},
+        {IR_LEVEL_V4, FUSOR_F32, 12, 128, 6, 64},    {IR_LEVEL_V4, FUSOR_F32, 256, 10, 16, 16},
         {IR_LEVEL_V4, FUSOR_F64, 256, 256, 6, 32},   {IR_LEVEL_V4, FUSOR_F64, 256, 16, 12, 16},
         {IR_LEVEL_V4, FUSOR_I32, 256, 256, 12, 32},  {IR_LEVEL_V3, FUSOR_F32, 256, 256, 6, 16},
         {IR_LEVEL_V3, FUSOR_F32, 256, 24, 4, 24},    {IR_LEVEL_V3, FUSOR_F32, 256, 7, 8, 8},
