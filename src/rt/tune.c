@@ -414,15 +414,31 @@ static block_counts share_contract(const contraction *c, block_counts b, int n_t
 
 /* The block of operand 0 and the block of the result stay in half of L2 while panels of operand 1 stream by (f32, a
  * core with 2 MB, one thread, blocks of 64 or 256 rows of 512 cubed 0.95 of the time of one block; 1000 and 1024 cubed
- * 0.88 and 0.87); of 1024 columns, since 512 pack operand 0 twice there (3 % slower, Zen 5). */
+ * 0.88 and 0.87): so many panels of rows, for `columns`. */
+static int64_t rows_in_l2(const contraction *c, int64_t columns) {
+    return clamp(rt_host_caches()->l2_bytes / 2 / ir_times(c->kc + columns, c->bytes * c->k->tile.mr), 1, c->mp);
+}
+
+/* Do rows of operand 0 a power of two apart share so few sets of L2 that a block of them fills these? */
+static bool crowds_l2(const contraction *c, int64_t rows) {
+    return ir_times(rows, c->row[0] & -c->row[0]) > rt_host_caches()->l2_bytes * 3 / 4;
+}
+
+/* Blocks have 1024 columns, since 512 pack operand 0 twice there (3 % slower, Zen 5); up to 2048 where it is packed, as
+ * long as L2 then has 96 rows. (4096 cubed, one / two threads: packed 0.98 / 0.95 of the time of in place, with 2048
+ * columns 0.95 / 0.92; 2048 cubed and less, packed 1.0 to 1.03.) */
 static void tune_contract(const contraction *c, int n_threads, int64_t *tune) {
-    enum { MANY_COLUMNS = 1024 };
+    enum { MANY_COLUMNS = 1024, MOST_COLUMNS = 2048, ROWS_WITH_MOST = 96 };
     const ir_kernel *k = c->k;
     const int64_t mr = at_least_one(k->tile.mr), nr = at_least_one(k->tile.nr), l2 = rt_host_caches()->l2_bytes;
-    const bool in_place = is_a_in_place(c), is_tile = ir_dot_is_tile(ir_kernel_contract_dot(k)),
-               b_in_place = is_b_in_place(c);
-    int64_t nc = clamp(ir_ceil_div(MANY_COLUMNS, nr), 1, c->np); /* in register tiles from here on */
-    int64_t mc = clamp(l2 / 2 / ir_times(c->kc + nc * nr, c->bytes * mr), 1, c->mp);
+    const bool is_tile = ir_dot_is_tile(ir_kernel_contract_dot(k)), b_in_place = is_b_in_place(c);
+    int64_t nc = clamp(ir_ceil_div(MANY_COLUMNS, nr), 1, c->np), mc = rows_in_l2(c, nc * nr); /* in register tiles */
+    const bool in_place = is_a_in_place(c) && (is_tile || !crowds_l2(c, mc * mr));
+    if (!in_place) {
+        const int64_t columns = clamp(l2 / 2 / (ROWS_WITH_MOST * c->bytes) - c->kc, MANY_COLUMNS, MOST_COLUMNS);
+        nc = clamp(ir_ceil_div(columns, nr), 1, c->np);
+        mc = rows_in_l2(c, nc * nr);
+    }
     if (is_tile) {
         mc = tile_rows(c);
         nc = tile_columns(c);

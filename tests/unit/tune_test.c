@@ -219,13 +219,27 @@ Test(tune, rows_of_one_set_are_packed) {
     const int64_t ways = rt_host_caches()->l1d_bytes / 4096, most = ways <= 8 ? ways / 2 : ways;
     for (int64_t apart = 1024; apart <= 2048; apart += 512)
         for (int mr = 1; mr <= 12; mr++) {
-            int64_t size[3] = {512, 512, 512}, stride[6] = {apart, 0, 1, 512, 1, 0}, tune[IR_TUNE_COUNT];
+            int64_t size[3] = {32, 512, 512}, stride[6] = {apart, 0, 1, 512, 1, 0}, tune[IR_TUNE_COUNT];
             k.tile.mr = mr;
             rt_tune(&k, size, stride, 1, tune);
             if (apart % 1024 == 0)
                 cr_assert_eq(tune[IR_TUNE_CONTRACT_A_IN_PLACE], mr <= most, "%d rows, %ld apart", mr, (long)apart);
             else if (mr <= ways) cr_assert(tune[IR_TUNE_CONTRACT_A_IN_PLACE], "%d rows, %ld apart", mr, (long)apart);
         }
+}
+
+/* More of them than L2 has places for are packed, however few are read at a time. */
+Test(tune, rows_that_crowd_l2_are_packed) {
+    ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
+    for (int64_t apart = 1024; apart <= 16384; apart *= 2) {
+        int64_t size[3] = {1 << 20, 64, 64}, stride[6] = {apart, 0, 1, 64, 1, 0}, tune[IR_TUNE_COUNT];
+        k.tile.mr = 1;
+        for (int far = 0; far < 2; far++) {
+            stride[0] = apart + (far ? 0 : 16);
+            rt_tune(&k, size, stride, 1, tune);
+            cr_assert_eq(tune[IR_TUNE_CONTRACT_A_IN_PLACE], !far, "%ld apart", (long)stride[0]);
+        }
+    }
 }
 
 /* Of tiles, a part of a panel of columns stays in L1, the rows that go by in half of L2 and what waits in a quarter. */
