@@ -454,7 +454,8 @@ int cmd_cache(tool *t) {
     const bool is_write =
         action == PRUNE || action == CLEAR || action == IMPORT || action == WARM || (action == STATS && t->zero);
     if (is_write && !t->dry_run && tool_cache_is_read_only(t))
-        return tool_usage(t, "--cache %s: 'cache %s' changes the directory; expected rw", t->cache, actions[action]);
+        return tool_usage(t, "%s%s: 'cache %s' changes the directory; expected rw",
+                          t->cache ? "--cache " : "FUSOR_CACHE=", tool_cache_mode(t), actions[action]);
     if (action == WARM) return cache_warm(t);
     if (action == WHY) return cache_why(t);
     if ((status = cache_directory(t, dir, sizeof dir)) != 0) return status;

@@ -245,6 +245,8 @@ int cmd_emit(tool *t) {
         return tool_usage(t, "--stage %s: expected " STAGES "%s", t->stage,
                           tool_suggest(t, t->stage, stage_names, EMIT_STAGES, ""));
     if (t->outputs.n > 1) return tool_usage(t, "-o is given %u times; expected one file", t->outputs.n);
+    if (t->kernel && (stage == EMIT_IR || stage == EMIT_OPT || stage == EMIT_PLAN || stage == EMIT_HEADER))
+        return tool_usage(t, "--stage %s is of all kernels; --kernel is for llvm, asm, obj, ptx and cubin", t->stage);
     if ((status = program_load(t, &p, &used)) != 0) return status;
     fu_str out;
     fu_str_init(&out, &t->arena);
@@ -282,7 +284,6 @@ int cmd_emit(tool *t) {
     }
     if (stage == EMIT_HEADER) {
         export_kernels kernels = {0};
-        t->kernel = NULL;
         if ((status = find_kernels(t, plan, true, &kernels)) != 0 ||
             (status = export_header(t, written, plan, &kernels, &out)) != 0)
             return status;

@@ -60,8 +60,11 @@ int tool_usage(tool *t, const char *fmt, ...) {
     return EXIT_USAGE;
 }
 
+const char *tool_cache_mode(const tool *t) { return t->cache ? t->cache : fu_env_string(FU_FUSOR_CACHE); }
+
 bool tool_cache_is_read_only(const tool *t) {
-    return t->cache && (strcmp(t->cache, "off") == 0 || strcmp(t->cache, "ro") == 0);
+    const rt_cache_mode mode = rt_cache_mode_parse(tool_cache_mode(t));
+    return mode == RT_CACHE_OFF || mode == RT_CACHE_RO;
 }
 
 int tool_no_stdout(tool *t, const char *what, const char *path) {

@@ -65,6 +65,7 @@ void tool_add_given(const tool *t, fu_str *s);
 void tool_print_help(FILE *out, const tool_command *c); /* NULL: of the whole command */
 
 /* By --cache: is nothing to be written beside or into the cache? */
+const char *tool_cache_mode(const tool *t); /* of --cache, else of FUSOR_CACHE */
 bool tool_cache_is_read_only(const tool *t);
 
 /* Messages on stderr. They return the exit status. */

@@ -377,6 +377,9 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     expect 0 '' emit -e "$sgd" --stage obj -o k.o
     expect 0 '' emit -e "$mlp" --stage obj -o k.o
     expect 2 'no text' emit -e "$mlp" --stage obj
+    for stage in ir opt plan header; do
+        expect 2 "--stage $stage is of all kernels; --kernel is for llvm" emit -e "$many" --stage $stage --kernel 1
+    done
     expect 0 '' emit -e "$mlp" --stage obj --kernel 0 -o k.o
     rm -f k.o
 
@@ -540,6 +543,9 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     fi
 fi
 expect 2 "'cache clear' changes the directory; expected rw" cache clear --cache ro
+for action in 'prune --max-size 1G' clear 'stats -z' 'import nosuch' 'warm two.fusor'; do
+    export FUSOR_CACHE=ro; expect 2 "FUSOR_CACHE=ro: 'cache ${action%% *}' changes the directory; expected rw" cache $action; unset FUSOR_CACHE
+done
 expect 2 "'cache clear' takes no --max-age, which is for cache prune" cache clear --max-age 30d
 expect 2 'takes no --max-size' cache clear --max-size 1G
 expect 2 'takes no -o, which is for cache warm, export' cache list -o here
