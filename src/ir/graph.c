@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* graph.c: making nodes (hash-consing, weak literals, roles), copying graphs, and binding sizes at a call. What a
  * node's type and shape are is decided in infer.c. */
+#include "base/small.h"
 #include "ir/graph.h"
 #include "base/bits.h"
 #include <math.h>

@@ -272,8 +272,8 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e);
 /* contract: accumulator type, and the part of `scratch` before the packed block of operand 0. Layout of scratch: one
  * register tile [mr][nr], rows being transposed [max(mr, nr)][lanes], in tiles (AMX) a second tile, unless operand 1 is
  * packed as a whole a panel of it [min(K, kb)][nr], each of the accumulator type and rounded up to 64 bytes; unless
- * operand 0 is read in place, the packed block [panels][min(K, kb)][mr] and lanes * mr elements that the last store may
- * touch; where K > kb, partial sums of the output block [n panels][m panels][mr][nr]; where K blocks are made in parts,
+ * operand 0 is read in place, the packed block [panels][min(K, kb)][mr] and lanes * (mr + 1) elements that the last
+ * stores may touch; where K > kb, partial sums of the output block [n panels][m panels][mr][nr]; where K blocks are made in parts,
  * the sums of a group's [panels][m panels][mr][nr]. Direct form: a tile and rows as above, where operand 1 is packed [n
  * panels][K][nr] of it. Layout of shared: [batches of operand 1][n panels][K][nr]: all that phase 1 needs of phase 0.
  * With an ir_dot, K and kb count words there (ir_dot_words), and each K block of a panel begins with its heads[]. K =

@@ -163,7 +163,7 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
     out->scratch_bytes = ir_kernel_contract_head_bytes(k);
     if (!tune[IR_TUNE_CONTRACT_A_IN_PLACE] || !ir_kernel_contract_a_in_place(k) || kk % dot->step)
         out->scratch_bytes +=
-            ir_round_up((mc * mr * (kc + dot->heads[0]) + ir_levels[k->level].lanes * mr) * bytes, 64);
+            ir_round_up((mc * mr * (kc + dot->heads[0]) + ir_levels[k->level].lanes * (mr + 1)) * bytes, 64);
     if (kk > kb) out->scratch_bytes += ir_round_up(mc * nc * mr * nr * bytes, 64);
     if (ir_contract_part(k, tune, kc) < kc) {
         const int64_t group = tune[IR_TUNE_CONTRACT_B] == IR_CONTRACT_B_PACKED ? tune[IR_TUNE_CONTRACT_GROUP] : 1;

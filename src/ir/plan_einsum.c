@@ -95,12 +95,6 @@ static int64_t score_m(const builder *b, int d) {
     return (m < 24 ? m : 24) * 4 + is_contiguous(b, d, false) + 2 * is_contiguous(b, d, true);
 }
 
-/* A run that is walked in order, preferably in memory. */
-static int64_t score_k(const builder *b, int d) {
-    const int64_t k = size_of(b, d);
-    return (k < 64 ? k : 64) * (is_contiguous(b, d, false) ? 2 : 1);
-}
-
 typedef struct dims {
     int n, at[MAX_SPACE];
 } dims;
@@ -130,6 +124,52 @@ static void choose(builder *b, dims *of, int64_t (*score)(const builder *b, int 
     of->at[of->n - 1] = chosen;
 }
 
+/* ---- in which order products are summed ---- */
+static bool is_last_label(const ir_einsum_term *t, uint8_t label) { return t->rank && t->label[t->rank - 1] == label; }
+
+/* Does y follow x in both operands' subscripts? */
+static bool follows(const ir_einsum *e, uint8_t x, uint8_t y) {
+    for (int i = 0; i < 2; i++) {
+        const unsigned at = (unsigned)dim_of_label(e->in[i].label, e->in[i].rank, x);
+        if (at + 1 >= e->in[i].rank || e->in[i].label[at + 1] != y) return false;
+    }
+    return true;
+}
+
+/* Subscripts that follow each other in both operands are one run. The longest goes to the end, of long ones one that
+ * ends an operand; the others stay in order. That follows from the text alone: where an operand lies depends on what is
+ * fused, and may say only what is one dim of the kernel. */
+static void order_products(builder *b, const ir_einsum *e, const uint8_t *label, dims *of) {
+    enum { ENOUGH = 64 };
+    int chosen = 0, chosen_n = 0, n;
+    int64_t best = -1;
+    for (int i = 0; i < of->n; i += n) {
+        int64_t size = size_of(b, of->at[i]);
+        for (n = 1; i + n < of->n && follows(e, label[of->at[i + n - 1]], label[of->at[i + n]]); n++)
+            size = ir_times(size, size_of(b, of->at[i + n]));
+        const uint8_t last = label[of->at[i + n - 1]];
+        const int64_t score = (size < ENOUGH ? size : ENOUGH) *
+                              (is_last_label(&e->in[0], last) || is_last_label(&e->in[1], last) ? 2 : 1);
+        if (score < best) continue;
+        best = score;
+        chosen = i;
+        chosen_n = n;
+    }
+    dims to = {0};
+    for (int i = 0; i < of->n; i++)
+        if (i < chosen || i >= chosen + chosen_n) to.at[to.n++] = of->at[i];
+    for (int i = chosen; i < chosen + chosen_n; i++) to.at[to.n++] = of->at[i];
+    of->n = 0;
+    for (int i = 0; i < to.n; i++) {
+        const int outer = of->n ? of->at[of->n - 1] : -1, inner = to.at[i];
+        if (outer >= 0 && builder_mergeable(b, outer, inner)) {
+            b->dim[inner] = ir_size_mul(b->p->g->sizes, b->dim[outer], b->dim[inner]);
+            of->n--;
+        }
+        of->at[of->n++] = inner;
+    }
+}
+
 void plan_einsum_sizes(const builder *b, const ir_node *n, int64_t size[3]) {
     uint8_t label[MAX_SPACE];
     ir_einsum e;
@@ -155,10 +195,10 @@ int plan_einsum_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], ch
         dims *to = &of[d >= e.out.rank ? 3 : in_a && in_b ? 0 : in_a ? 1 : 2];
         to->at[to->n++] = d;
     }
-    for (int i = 0; i < 4; i++) merge(b, &of[i]);
+    for (int i = 0; i < 3; i++) merge(b, &of[i]);
     choose(b, &of[1], score_m);
     choose(b, &of[2], score_n);
-    choose(b, &of[3], score_k);
+    order_products(b, &e, label, &of[3]);
     int count = 0;
 #define PUT(i, from, to, r)                                                                                            \
     for (int d = (from); d < (to); d++) order[count] = of[i].at[d], role[count++] = (r);

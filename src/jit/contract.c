@@ -546,7 +546,7 @@ static void emit_compute_phase(contract *c) {
     s.edge = element(c, s.edge, num(c, c->heads[1] * c->nr));
     LLVMValueRef a_rows = em_mul(e, em_min(e, mc, m_panels), num(c, c->mr));
     LLVMValueRef a_bytes =
-        em_mul(e, em_add(e, em_mul(e, a_rows, em_add(e, k_panel, num(c, c->heads[0]))), num(c, c->lanes * c->mr)),
+        em_mul(e, em_add(e, em_mul(e, a_rows, em_add(e, k_panel, num(c, c->heads[0]))), num(c, c->lanes * (c->mr + 1))),
                num(c, c->acc_bytes));
     a_bytes = em_and(e, em_add(e, a_bytes, num(c, 63)), num(c, -64));
     if (ir_kernel_contract_a_in_place(c->k)) {

@@ -243,8 +243,8 @@ void contract_end_batch(contract *c, LLVMValueRef kept, LLVMValueRef batch);
 
 /* Emits: dst[k][r] (with a dot, dst[k / group][r] and there element k % group) = operand at row first + r, column
  * k_first + k for k < k_count, r < rows (mr for operand 0 along m, nr for operand 1 along n). Rows past the end of the
- * dim repeat valid ones or are 0. Up to lanes * rows elements behind the panel are overwritten where rows is no
- * multiple of the vector length. */
+ * dim repeat valid ones or are 0. Up to lanes * (rows + 1) elements behind the panel are overwritten where
+ * rows is no multiple of the vector length. */
 bool contract_is_plain_load(contract *c, int operand);
 void contract_pack(contract *c, int operand, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef k_first,
                    LLVMValueRef k_count);

@@ -275,21 +275,24 @@ typedef struct dividend {
     int64_t size, panel, from, to, tiles_of_each;
 } dividend;
 
-/* Elements of a block, and does a thread with most of them make more than its share by 1 / part? */
+/* Elements of a block, and those of the thread with most of them over its fair share. */
 static int64_t block_of(const dividend *d, int64_t blocks) {
     return ir_times(ir_ceil_div(at_least_one(ir_ceil_div(d->size, d->panel)), blocks), d->panel);
 }
 
-static bool is_uneven(const dividend *d, int64_t blocks, int part, int n_threads) {
-    const int64_t most = longest(d->size, block_of(d, blocks), d->tiles_of_each, n_threads);
-    return ir_times(most, ir_times(n_threads, part)) > ir_times(ir_times(d->size, d->tiles_of_each), part + 1);
+static double share_of(const dividend *d, int64_t blocks, int n_threads) {
+    return (double)longest(d->size, block_of(d, blocks), d->tiles_of_each, n_threads) * n_threads /
+           ((double)d->size * (double)d->tiles_of_each);
 }
 
-/* Into how many blocks: those that a team is done with first; of equals, what comes nearest to `enough` tiles. */
+/* Into how many blocks: those that a team is done with first; of equals, what comes nearest to `enough` tiles. Of very
+ * many, all are as even. */
 static int64_t cut(const dividend *d, int64_t enough, int n_threads) {
+    enum { TRIED = 64 }; /* for each thread */
     const int64_t wanted = clamp(ir_ceil_div(enough, at_least_one(d->tiles_of_each)), d->from, d->to);
-    int64_t best = wanted, least = INT64_MAX;
-    for (int64_t blocks = d->from; blocks <= d->to && blocks <= 4 * wanted; blocks++) {
+    int64_t best = wanted, least = INT64_MAX, to = ir_times(n_threads, TRIED) + d->from;
+    if (to > d->to) to = d->to;
+    for (int64_t blocks = d->from; n_threads > 1 && blocks <= to && blocks <= 4 * wanted; blocks++) {
         const int64_t each = block_of(d, blocks), off = blocks < wanted ? wanted - blocks : blocks - wanted;
         if (blocks > 1 && ir_times(each, blocks - 1) >= d->size) continue; /* fewer have as many */
         const int64_t turns = longest(d->size, each, d->tiles_of_each, n_threads),
@@ -339,7 +342,7 @@ static void tune_parts(const contraction *c, int64_t *tune) {
     tune[IR_TUNE_CONTRACT_GROUP] = at_least_one(rt_host_caches()->l2_bytes / 8 / (mc * tile));
 }
 
-enum { SLIGHTLY = 16 };
+static const double FAIR = 1.0625; /* share_of the thread with most */
 typedef struct block_counts {
     int64_t m, n;
 } block_counts;
@@ -363,18 +366,18 @@ static bool is_own(const contraction *c, block_counts least, int n_threads) {
     enum { OWN_ROWS = 128 };
     const dividend rows = rows_of(c, least, n_threads);
     return c->again == 1 && c->batches == 1 && least.m <= n_threads && c->m >= ir_times(n_threads, OWN_ROWS) &&
-           !is_uneven(&rows, n_threads, SLIGHTLY, n_threads);
+           share_of(&rows, n_threads, n_threads) <= FAIR;
 }
 
 /* Columns, where rows are few: as many blocks as there are threads, since what lies beside a panel of operand 1 comes
- * with it, unless a thread had more than an eighth too many. 0: no blocks of columns are as even as the rows. */
-static int64_t share_columns(const dividend *columns, bool rows_are_even, int64_t enough, int n_threads) {
-    enum { MUCH = 8 };
+ * with it, unless a thread had more than an eighth too many. 0: less even than the rows, whose share is given. */
+static int64_t share_columns(const dividend *columns, double of_rows, int64_t enough, int n_threads) {
     const int64_t each =
         clamp(ir_ceil_div(n_threads, at_least_one(columns->tiles_of_each)), columns->from, columns->to);
-    if (!is_uneven(columns, each, MUCH, n_threads)) return each;
+    if (share_of(columns, each, n_threads) <= 1.125) return each;
     const int64_t n = cut(columns, enough, n_threads);
-    return rows_are_even && is_uneven(columns, n, SLIGHTLY, n_threads) ? 0 : n;
+    const double share = share_of(columns, n, n_threads);
+    return share > FAIR && share > of_rows ? 0 : n;
 }
 
 /* The team cuts rows: what a thread has of operand 0 is in its own L2 then, and all read the same of operand 1; or
@@ -394,10 +397,9 @@ static block_counts share_contract(const contraction *c, block_counts b, int n_t
                                  (int64_t)n_threads * TILES_PER_THREAD);
     dividend rows = rows_of(c, b, n_threads), columns = columns_of(c, b);
     const int64_t m = cut(&rows, enough, n_threads);
-    const bool is_even = !is_uneven(&rows, m, SLIGHTLY, n_threads);
     int64_t n = 0;
     if (may_cut_columns && c->m < (int64_t)n_threads * FEW_ROWS)
-        n = share_columns(&columns, is_even, enough, n_threads);
+        n = share_columns(&columns, share_of(&rows, m, n_threads), enough, n_threads);
     if (n) {
         b.n = n;
         rows = rows_of(c, b, n_threads);
@@ -405,7 +407,7 @@ static block_counts share_contract(const contraction *c, block_counts b, int n_t
         return b;
     }
     b.m = is_tile ? clamp(m, 1, at_least_one(c->mp / FEW_ROW_PANELS)) : m;
-    if (is_uneven(&rows, b.m, SLIGHTLY, n_threads)) {
+    if (share_of(&rows, b.m, n_threads) > FAIR) {
         columns = columns_of(c, b);
         b.n = cut(&columns, enough, n_threads);
     }

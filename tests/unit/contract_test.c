@@ -516,6 +516,25 @@ static void check_sizes(const problem *p, int count) {
     munmap(c.map, c.bytes);
 }
 
+/* Lanes go along k, and whole vectors of rows are stored: those of the last column beyond the block. */
+Test(contract, the_last_stores_of_a_block_are_in_scratch) {
+    if (!host_has_level(IR_LEVEL_V4)) return;
+    static const int mr[] = {1, 5, 6, 8, 9, 12}, nv[] = {1, 4, 4, 3, 3, 2};
+    for (int t = 0; t < 6; t++) {
+        problem p = plain(IR_LEVEL_V4, FUSOR_F32, SCALED_A);
+        p.tile = (ir_tile){mr[t], 16 * nv[t], 512};
+        ir_kernel k = describe(&p);
+        code c = compile(&k);
+        for (int panels = 1; panels <= 8; panels++)
+            for (int64_t columns = 1; columns <= 33; columns += 16) {
+                const shape s = {{1, 1}, mr[t] * panels, 16 * nv[t], columns};
+                const int64_t tune[IR_TUNE_COUNT] = {s.m, s.n};
+                check(&p, &k, c.run, &s, tune, true);
+            }
+        munmap(c.map, c.bytes);
+    }
+}
+
 #define FOR_LEVELS for (int level = 0; level < IR_LEVEL_COUNT; level++)
 
 Test(contract, f32_layouts) {

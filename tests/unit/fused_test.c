@@ -100,6 +100,17 @@ Test(fused, counted_rows_of_columns) {
               FUSOR_F32, shapes, 1);
 }
 
+/* The order of their sums must not depend on where an operand lies, which is behind neg or transposed by a kernel. */
+Test(fused, sums_over_several_subscripts) {
+    same_bits("func @f(%a: f32[24, 24, 5], %b: f32[24, 5, 30]) -> f32[24, 30] { %t = transpose(%a, perm=[0, 2, 1])"
+              " %n = neg(%t) %r = einsum(\"ihj,jhk->ik\", %n, %b) return %r }",
+              FUSOR_F32, (fusor_buffer[]){SHAPE(24, 24, 5), SHAPE(24, 5, 30)}, 2);
+    same_bits("func @f(%a: f32[24, 48, 3], %b: f32[3, 30, 24]) -> f32[24, 30] { %s = slice(%a, starts=[0, 0, 0],"
+              " ends=[24, 48, 3], steps=[1, 2, 1]) %t = transpose(%b, perm=[1, 2, 0]) %n = abs(%t)"
+              " %r = einsum(\"ijh,kjh->ik\", %s, %n) return %r }",
+              FUSOR_F32, (fusor_buffer[]){SHAPE(24, 48, 3), SHAPE(3, 30, 24)}, 2);
+}
+
 Test(fused, buffer_macro) {
     float x[6];
     const fusor_buffer b = FUSOR_BUFFER(x, FUSOR_F32, 2, 3), scalar = FUSOR_BUFFER(x + 1, FUSOR_I32);

@@ -119,6 +119,11 @@ Test(tune, contract_rules) {
                     rt_tune(&k, size, NULL, threads[t], tune);
                     cr_assert(tune[0] >= 6 && tune[0] % 6 == 0 && tune[1] >= 16 && tune[1] % 16 == 0);
                 }
+    for (int t = 0; t < 5; t++) { /* at once */
+        int64_t size[4] = {1, INT64_C(1) << 45, 8, 8}, tune[IR_TUNE_COUNT];
+        rt_tune(&k, size, NULL, threads[t], tune);
+        cr_assert(tune[0] >= 6 && tune[0] % 6 == 0 && tune[1] == 16);
+    }
     int64_t size[4] = {1, 1024, 1024, 1024}, tune[IR_TUNE_COUNT];
     rt_tune(&k, size, NULL, 2, tune);
     ir_launch l;
@@ -210,6 +215,22 @@ Test(tune, contract_tiles_are_even) {
                     cr_expect_leq(most * t * 8, n * n * 9, "%ld: %ld x %ld: %ld of %ld for %d", (long)n, (long)tune[0],
                                   (long)tune[1], (long)most, (long)(n * n), t);
             }
+}
+
+/* Few rows of few columns: whichever of them makes as much for each. */
+Test(tune, few_tiles_are_even) {
+    static const int64_t of[][3] = {{291, 60, 104}, {197, 50, 240}, {100, 60, 200}};
+    static const int n_threads[] = {5, 5, 2};
+    ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
+    k.tile = (ir_tile){9, 48, 512};
+    for (int i = 0; i < 3; i++) {
+        const int64_t *size = of[i], stride[6] = {size[2], 0, 1, size[1], 1, 0};
+        int64_t tune[IR_TUNE_COUNT];
+        rt_tune(&k, size, stride, n_threads[i], tune);
+        const int64_t most = most_of_a_thread(size, tune, n_threads[i]);
+        cr_expect(most * n_threads[i] * 5 <= size[0] * size[1] * 6, "%ld x %ld: %ld", (long)size[0], (long)size[1],
+                  (long)most);
+    }
 }
 
 /* Rows of operand 0 a multiple of 4096 bytes apart are in one set of L1: as many as its ways, of few ways half,
