@@ -667,6 +667,19 @@ static fusor_status eval_one(const walk *w, ir_id id, value *values, ref_tensor 
     return FUSOR_OK;
 }
 
+/* As ir_use_counts, but what indices in a parameter lead to is checked though nothing uses it. */
+static const uint32_t *count_uses(fu_arena *a, const ir_graph *g) {
+    uint32_t *uses = ir_use_counts(a, g);
+    const uint32_t *counted = fu_dup(a, uses, g->nodes.n * sizeof *uses);
+    for (ir_id id = g->nodes.n; id-- > 1;) {
+        const ir_node *n = ir_at(g, id);
+        if (counted[id]) continue;
+        uses[id] += ir_checks_parameter(g, n);
+        for (unsigned k = 0; k < n->n_in && uses[id]; k++) uses[n->in[k]]++;
+    }
+    return uses;
+}
+
 fusor_status ref_eval_bounds(fu_arena *a, fu_error *e, const ir_graph *g, bool is_fast, int n_in, const ref_tensor *in,
                              int n_out, ref_tensor *out, double **bound) {
     if ((uint32_t)n_in != g->params.n || (uint32_t)n_out != g->results.n)
@@ -677,7 +690,7 @@ fusor_status ref_eval_bounds(fu_arena *a, fu_error *e, const ir_graph *g, bool i
     for (int p = 0; p < n_in; p++) shape[p] = in[p].shape;
     FU_TRY(ir_bind_sizes(g, e, shape, symbols));
     value *values = FU_NEW_N(a, value, g->nodes.n + 1);
-    const uint32_t *uses = ir_use_counts(a, g);
+    const uint32_t *uses = count_uses(a, g);
     uint32_t most = 1;
     for (ir_id id = 1; id < g->nodes.n; id++) {
         const ir_node *n = ir_at(g, id);

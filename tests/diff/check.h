@@ -103,6 +103,21 @@ static UNUSED void guard_free(guarded *g) {
     g->map = NULL;
 }
 
+/* What a call has for temporaries and its workers ends at such a page, too. */
+static UNUSED void *guard_allocate(void *user, size_t bytes, size_t align) {
+    (void)user;
+    return guard_new(((bytes ? bytes : 1) + align - 1) / align * align, true).data;
+}
+
+/* The end of what was asked for is in the last page of it. */
+static UNUSED void guard_deallocate(void *user, void *p, size_t bytes) {
+    (void)user;
+    const size_t page = 4096;
+    char *end = (char *)(((uintptr_t)p + (bytes ? bytes : 1) + page - 1) / page * page),
+         *begin = (char *)((uintptr_t)p / page * page);
+    munmap(begin - page, (size_t)(end - begin) + 2 * page);
+}
+
 /* ---- the pipeline ---- */
 typedef struct setup {
     ir_level level;
@@ -153,6 +168,10 @@ static UNUSED rt_exec *build(fu_error *e, rt_cache *cache, const char *text, set
                           .launch = s.launch,
                           .queue = s.queue,
                           .profile = s.profile};
+    if (!s.queue) {
+        xo.allocate = guard_allocate;
+        xo.deallocate = guard_deallocate;
+    }
     ir_plan *plan = plan_of(&arena, e, text, &po);
     if (plan && rt_exec_new(e, &arena, plan, cache, &xo, &x) == FUSOR_OK) return x;
     fu_arena_free(&arena);
