@@ -416,9 +416,10 @@ static block_counts share_contract(const contraction *c, block_counts b, int n_t
 
 /* The block of operand 0 and the block of the result stay in half of L2 while panels of operand 1 stream by (f32, a
  * core with 2 MB, one thread, blocks of 64 or 256 rows of 512 cubed 0.95 of the time of one block; 1000 and 1024 cubed
- * 0.88 and 0.87): so many panels of rows, for `columns`. */
+ * 0.88 and 0.87): so many panels of rows, for `columns`. A result that is not added to again counts half. */
 static int64_t rows_in_l2(const contraction *c, int64_t columns) {
-    return clamp(rt_host_caches()->l2_bytes / 2 / ir_times(c->kc + columns, c->bytes * c->k->tile.mr), 1, c->mp);
+    const int64_t kept = c->kk > c->k->tile.kb ? columns : columns / 2;
+    return clamp(rt_host_caches()->l2_bytes / 2 / ir_times(c->kc + kept, c->bytes * c->k->tile.mr), 1, c->mp);
 }
 
 /* Do rows of operand 0 a power of two apart share so few sets of L2 that a block of them fills these? */
