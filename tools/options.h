@@ -64,8 +64,8 @@ void tool_add_quoted(fu_str *s, const char *word);
 void tool_add_given(const tool *t, fu_str *s);
 void tool_print_help(FILE *out, const tool_command *c); /* NULL: of the whole command */
 
-/* By --cache: is nothing to be written beside or into the cache? */
-const char *tool_cache_mode(const tool *t); /* of --cache, else of FUSOR_CACHE */
+const char *tool_cache_mode(const tool *t); /* what --cache says, else FUSOR_CACHE */
+/* By that: is nothing to be written beside or into the cache? */
 bool tool_cache_is_read_only(const tool *t);
 
 /* Messages on stderr. They return the exit status. */

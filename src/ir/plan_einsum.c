@@ -99,29 +99,41 @@ typedef struct dims {
     int n, at[MAX_SPACE];
 } dims;
 
+/* Dim number i becomes part of number k, which walks it first. */
+static void join(builder *b, dims *of, int i, int k) {
+    b->dim[of->at[k]] = ir_size_mul(b->p->g->sizes, b->dim[of->at[i]], b->dim[of->at[k]]);
+    for (int d = i; d + 1 < of->n; d++) of->at[d] = of->at[d + 1];
+    of->n--;
+}
+
+/* n dims from `first` on are moved to the end; all stay in order. */
+static void move_to_end(dims *of, int first, int n) {
+    for (; n > 0; n--) {
+        const int moved = of->at[first];
+        for (int i = first; i + 1 < of->n; i++) of->at[i] = of->at[i + 1];
+        of->at[of->n - 1] = moved;
+    }
+}
+
 /* Makes one of every two that are one run everywhere. */
 static void merge(builder *b, dims *of) {
     for (bool again = true; again;) {
         again = false;
         for (int i = 0; i < of->n && !again; i++)
-            for (int k = 0; k < of->n && !again; k++) {
-                if (i == k || !builder_mergeable(b, of->at[i], of->at[k])) continue;
-                b->dim[of->at[k]] = ir_size_mul(b->p->g->sizes, b->dim[of->at[i]], b->dim[of->at[k]]);
-                for (int d = i; d + 1 < of->n; d++) of->at[d] = of->at[d + 1];
-                of->n--;
-                again = true;
-            }
+            for (int k = 0; k < of->n && !again; k++)
+                if (i != k && builder_mergeable(b, of->at[i], of->at[k])) {
+                    join(b, of, i, k);
+                    again = true;
+                }
     }
 }
 
-/* The best is moved to the end; the others stay in order. */
+/* The best is moved to the end. */
 static void choose(builder *b, dims *of, int64_t (*score)(const builder *b, int d)) {
     int best = 0;
     for (int i = 1; i < of->n; i++)
         if (score(b, of->at[i]) >= score(b, of->at[best])) best = i;
-    const int chosen = of->at[best];
-    for (int i = best; i + 1 < of->n; i++) of->at[i] = of->at[i + 1];
-    of->at[of->n - 1] = chosen;
+    move_to_end(of, best, 1);
 }
 
 /* ---- in which order products are summed ---- */
@@ -155,19 +167,10 @@ static void order_products(builder *b, const ir_einsum *e, const uint8_t *label,
         chosen = i;
         chosen_n = n;
     }
-    dims to = {0};
-    for (int i = 0; i < of->n; i++)
-        if (i < chosen || i >= chosen + chosen_n) to.at[to.n++] = of->at[i];
-    for (int i = chosen; i < chosen + chosen_n; i++) to.at[to.n++] = of->at[i];
-    of->n = 0;
-    for (int i = 0; i < to.n; i++) {
-        const int outer = of->n ? of->at[of->n - 1] : -1, inner = to.at[i];
-        if (outer >= 0 && builder_mergeable(b, outer, inner)) {
-            b->dim[inner] = ir_size_mul(b->p->g->sizes, b->dim[outer], b->dim[inner]);
-            of->n--;
-        }
-        of->at[of->n++] = inner;
-    }
+    move_to_end(of, chosen, chosen_n);
+    for (int i = 0; i + 1 < of->n;)
+        if (builder_mergeable(b, of->at[i], of->at[i + 1])) join(b, of, i, i + 1);
+        else i++;
 }
 
 void plan_einsum_sizes(const builder *b, const ir_node *n, int64_t size[3]) {

@@ -347,12 +347,12 @@ typedef struct block_counts {
     int64_t m, n;
 } block_counts;
 
-/* Blocks of fewer rows than FEW_ROWS read operand 1 from L3 as fast as that gives it; no thread is to be without one
+/* Blocks of fewer rows than LEAST_ROWS read operand 1 from L3 as fast as that gives it; no thread is to be without one
  * for that. */
 static dividend rows_of(const contraction *c, block_counts least, int n_threads) {
-    enum { FEW_ROWS = 64 };
+    enum { LEAST_ROWS = 64 };
     const int64_t tiles = ir_times(c->batches, least.n), threads = ir_ceil_div(n_threads, at_least_one(tiles)),
-                  few = c->m / FEW_ROWS, most = few > threads ? few : threads, from = least.m;
+                  few = c->m / LEAST_ROWS, most = few > threads ? few : threads, from = least.m;
     return (dividend){c->m, at_least_one(c->k->tile.mr), from, clamp(most, from, c->mp), tiles};
 }
 
@@ -396,10 +396,10 @@ static block_counts share_contract(const contraction *c, block_counts b, int n_t
                   enough = clamp(products / (is_tile ? AMX_TILE_PRODUCTS : TILE_PRODUCTS), n_threads,
                                  (int64_t)n_threads * TILES_PER_THREAD);
     dividend rows = rows_of(c, b, n_threads), columns = columns_of(c, b);
-    const int64_t m = cut(&rows, enough, n_threads);
-    int64_t n = 0;
-    if (may_cut_columns && c->m < (int64_t)n_threads * FEW_ROWS)
-        n = share_columns(&columns, share_of(&rows, m, n_threads), enough, n_threads);
+    const int64_t m = cut(&rows, enough, n_threads),
+                  n = may_cut_columns && c->m < (int64_t)n_threads * FEW_ROWS
+                          ? share_columns(&columns, share_of(&rows, m, n_threads), enough, n_threads)
+                          : 0;
     if (n) {
         b.n = n;
         rows = rows_of(c, b, n_threads);
@@ -407,10 +407,8 @@ static block_counts share_contract(const contraction *c, block_counts b, int n_t
         return b;
     }
     b.m = is_tile ? clamp(m, 1, at_least_one(c->mp / FEW_ROW_PANELS)) : m;
-    if (share_of(&rows, b.m, n_threads) > FAIR) {
-        columns = columns_of(c, b);
-        b.n = cut(&columns, enough, n_threads);
-    }
+    columns = columns_of(c, b);
+    if (share_of(&rows, b.m, n_threads) > FAIR) b.n = cut(&columns, enough, n_threads);
     return b;
 }
 
@@ -435,16 +433,20 @@ static void tune_contract(const contraction *c, int n_threads, int64_t *tune) {
     const ir_kernel *k = c->k;
     const int64_t mr = at_least_one(k->tile.mr), nr = at_least_one(k->tile.nr), l2 = rt_host_caches()->l2_bytes;
     const bool is_tile = ir_dot_is_tile(ir_kernel_contract_dot(k)), b_in_place = is_b_in_place(c);
-    int64_t nc = clamp(ir_ceil_div(MANY_COLUMNS, nr), 1, c->np), mc = rows_in_l2(c, nc * nr); /* in register tiles */
-    const bool in_place = is_a_in_place(c) && (is_tile || !crowds_l2(c, mc * mr));
-    if (!in_place) {
-        const int64_t columns = clamp(l2 / 2 / (ROWS_WITH_MOST * c->bytes) - c->kc, MANY_COLUMNS, MOST_COLUMNS);
-        nc = clamp(ir_ceil_div(columns, nr), 1, c->np);
-        mc = rows_in_l2(c, nc * nr);
-    }
+    int64_t nc, mc; /* panels of a block */
+    bool in_place = is_a_in_place(c);
     if (is_tile) {
         mc = tile_rows(c);
         nc = tile_columns(c);
+    } else {
+        nc = clamp(ir_ceil_div(MANY_COLUMNS, nr), 1, c->np);
+        mc = rows_in_l2(c, nc * nr);
+        in_place = in_place && !crowds_l2(c, mc * mr);
+        if (!in_place) {
+            const int64_t columns = clamp(l2 / 2 / (ROWS_WITH_MOST * c->bytes) - c->kc, MANY_COLUMNS, MOST_COLUMNS);
+            nc = clamp(ir_ceil_div(columns, nr), 1, c->np);
+            mc = rows_in_l2(c, nc * nr);
+        }
     }
     block_counts b = {ir_ceil_div(c->mp, mc), ir_ceil_div(c->np, nc)};
     const bool is_own_b = n_threads > 1 && !is_tile && !b_in_place && is_own(c, b, n_threads);

@@ -113,9 +113,10 @@ static UNUSED void *guard_allocate(void *user, size_t bytes, size_t align) {
 static UNUSED void guard_deallocate(void *user, void *p, size_t bytes) {
     (void)user;
     const size_t page = 4096;
-    char *end = (char *)(((uintptr_t)p + (bytes ? bytes : 1) + page - 1) / page * page),
-         *begin = (char *)((uintptr_t)p / page * page);
-    munmap(begin - page, (size_t)(end - begin) + 2 * page);
+    char *begin = (char *)((uintptr_t)p / page * page),
+         *end = (char *)(((uintptr_t)p + (bytes ? bytes : 1) + page - 1) / page * page);
+    guarded g = {.map = begin - page, .mapped = (size_t)(end - begin) + 2 * page};
+    guard_free(&g);
 }
 
 /* ---- the pipeline ---- */
