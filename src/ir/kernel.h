@@ -234,6 +234,7 @@ enum {
     IR_TUNE_CONTRACT_ROWS = 4,
     /* mr = 1: bytes at the begin of each page of packed panels that are prefetched, IR_PAGE_BYTES: all */
     IR_TUNE_CONTRACT_PAGE_HEAD = 5,
+    IR_TUNE_CONTRACT_ASKS = 5, /* tiles: which results are asked for before they are written: below */
     /* Tiles (ir_dot_is_tile): words along k, a multiple of a step's (ir_dot_words), of the parts that a K block is made
      * in, one after the other, less than a step's: all of it; and panels of columns that each part meets before the
      * next part, >= 1, where operand 1 is packed as a whole. No bit depends on them. */
@@ -247,6 +248,10 @@ enum {
  * rows); or each panel and K block packed by the block that needs it, into scratch. But for the first, phase 0 has no
  * tiles and shared is not used. In place counts as the last where ir_kernel_contract_in_place is false. */
 enum { IR_CONTRACT_B_PACKED, IR_CONTRACT_B_IN_PLACE, IR_CONTRACT_B_BY_BLOCK };
+
+/* IR_TUNE_CONTRACT_ASKS: none; those written soon behind a panel's products; those finished beside the next one's
+ * too. */
+enum { IR_CONTRACT_ASKS_NONE, IR_CONTRACT_ASKS_SOON, IR_CONTRACT_ASKS_ALL };
 
 /* How a call of given sizes is laid out: pure arithmetic on the description, the sizes and the run-time fields. */
 enum { IR_MAX_PHASES = 3 };

@@ -117,12 +117,12 @@ static void store_tile(emit *e, const amx_product *p, int i, int j) {
 
 /* Where a step finds operands and what is asked for; how many operands 1 there are. */
 typedef struct place {
-    LLVMValueRef a, b[3], ahead, table;
+    LLVMValueRef a, b[3], ahead, ask, table;
     int n;
 } place;
 
 static place first_place(const amx_product *p) {
-    place at = {.a = p->a, .b = {p->b}, .ahead = p->ahead, .table = p->table, .n = 1};
+    place at = {.a = p->a, .b = {p->b}, .ahead = p->ahead, .ask = p->ask, .table = p->table, .n = 1};
     for (; at.n < 3 && p->more[at.n - 1]; at.n++) at.b[at.n] = p->more[at.n - 1];
     return at;
 }
@@ -148,13 +148,22 @@ static place next_place(emit *e, const amx_product *p, const place *at) {
     if (p->table) next.table = behind(e, at->table, em_i64s(e, 8));
     for (int q = 0; q < at->n && !p->table; q++) next.b[q] = behind(e, at->b[q], em_i64s(e, words * b_row(p)));
     look_up(e, p, &next);
+    if (at->ask) next.ask = behind(e, at->ask, p->ask_step);
     if (at->ahead) next.ahead = behind(e, at->ahead, em_mul(e, p->ahead_step, em_i64s(e, words / AMX_SIDE)));
     return next;
+}
+
+static void ask_for_results(emit *e, const amx_product *p, LLVMValueRef row) {
+    em_branch asks = em_if(e, p->asks);
+    for (int i = 0; i < AMX_ASKED_ROWS; i++)
+        em_prefetch_lines(e, i ? behind(e, row, p->ask_row[i - 1]) : row, (int64_t)p->ask_lines * EM_LINE_BYTES, 1);
+    em_endif(e, &asks);
 }
 
 /* What a step has beside its products. */
 static void make_beside(emit *e, const amx_product *p, const place *at, int asked) {
     while (at->ahead && asked < AMX_AHEAD) ask(e, at->ahead, asked++);
+    if (at->ask) ask_for_results(e, p, at->ask);
     if (p->beside) p->beside(e, p->user);
 }
 
@@ -199,18 +208,22 @@ static place make_steps(emit *e, const amx_product *p, LLVMValueRef words, int h
     at.a = em_loop_phi(e, &l, first.a);
     for (int q = 0; q < at.n && !p->table; q++) at.b[q] = em_loop_phi(e, &l, first.b[q]);
     if (at.ahead) at.ahead = em_loop_phi(e, &l, first.ahead);
+    if (at.ask) at.ask = em_loop_phi(e, &l, first.ask);
     if (p->table) at.table = em_loop_phi(e, &l, first.table);
     look_up(e, p, &at);
-    make_products(e, p, &at, 0, p->is_cut ? 2 : at.n, high, wide, a_stays);
     if (p->is_cut) {
-        place second = at;
-        second.ahead = second_ahead(e, p, &at);
-        make_products(e, p, &second, 2, 4, high, wide, a_stays);
-    }
+        place half = at;
+        half.ask = NULL;
+        make_products(e, p, &half, 0, 2, high, wide, a_stays);
+        half = at;
+        half.ahead = second_ahead(e, p, &at);
+        make_products(e, p, &half, 2, 4, high, wide, a_stays);
+    } else make_products(e, p, &at, 0, at.n, high, wide, a_stays);
     const place next = next_place(e, p, &at);
     em_loop_next(e, at.a, next.a);
     for (int q = 0; q < at.n && !p->table; q++) em_loop_next(e, at.b[q], next.b[q]);
     if (at.ahead) em_loop_next(e, at.ahead, next.ahead);
+    if (at.ask) em_loop_next(e, at.ask, next.ask);
     if (p->table) em_loop_next(e, at.table, next.table);
     em_end(e, &l);
     look_up(e, p, &at);

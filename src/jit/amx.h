@@ -6,7 +6,8 @@
  * releases them behind the last product. (Configuring takes 167 cycles, as long as the products of ten tiles; measured.) */
 #include "jit/emit.h"
 
-enum { AMX_SIDE = 16, AMX_ROW_BYTES = 64, AMX_COLUMNS = 2 * AMX_SIDE, AMX_LINE_BYTES = AMX_COLUMNS * 4, AMX_AHEAD = 4 };
+enum { AMX_SIDE = 16, AMX_ROW_BYTES = 64, AMX_COLUMNS = 2 * AMX_SIDE, AMX_LINE_BYTES = AMX_COLUMNS * 4 };
+enum { AMX_AHEAD = 4, AMX_ASKED_ROWS = 4 };
 
 typedef struct amx_product {
     const char *name;           /* of the instruction */
@@ -26,6 +27,11 @@ typedef struct amx_product {
     /* Where not NULL, what is wanted in L2 soon: each step asks for AMX_AHEAD lines, `ahead_step` bytes behind those of
      * the step before. */
     LLVMValueRef ahead, ahead_step;
+    /* Where not NULL, the first of the rows that results go to, wanted in L1 then: where `asks` (i1), each step asks
+     * for ask_lines lines of AMX_ASKED_ROWS of them, the others ask_row bytes behind it, ask_step bytes behind those of
+     * the step before. */
+    LLVMValueRef ask, ask_row[AMX_ASKED_ROWS - 1], ask_step, asks;
+    int ask_lines;
     /* Operands are sums of two bf16 (ir/schedule.h, TILE_CUT): of each step of operand 0 there are 32 rows of high
      * parts, then those of low ones, and a_step is from one such pair to the next; so are the words of operand 1. */
     bool is_cut;

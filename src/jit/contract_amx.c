@@ -7,8 +7,9 @@
  *   products       amx.c, from what the part of the K block before left, or 0, into memory: of the last part, straight
  *                  to the output where that is the sums (stores_sums), or 4 KB of scratch
  *   not the first  add what the blocks before left, a vector at a time
- *   the last       contract_epilogue.c, on what was stored: rows of a panel are finished beside the products of the next
- *                  one, which leave the vector units idle, so two panels of scratch are in turn
+ *   the last       contract_epilogue.c, on what was stored, to lines that were asked for beside the products: rows of a
+ *                  panel are finished beside the products of the next one, which leave the vector units idle, so two
+ *                  panels of scratch are in turn
  *
  * Where bf16 could be subnormal, which the instruction takes for 0 (contract_is_exact: of the whole K block, so that no
  * part begins with sums that the instruction would change), the same sums in the same order are made by fma
@@ -17,9 +18,8 @@
 #include "jit/contract.h"
 
 /* Rows [LATE_ROW, LATE_END) of the panel whose row 0 is row LATE_M0 of the output (or, of sums that are only rounded, its
- * address there), and lies at LATE_AT; LATE_NEXT: bytes of scratch to the next panel. LATE_ASK: address of
- * the row of the panel being multiplied that is asked for next. */
-enum { LATE_ROW, LATE_END, LATE_M0, LATE_AT, LATE_NEXT, LATE_ASK, LATE_SLOTS, LATE_ROWS = 4 };
+ * address there), and lies at LATE_AT; LATE_NEXT: bytes of scratch to the next panel. */
+enum { LATE_ROW, LATE_END, LATE_M0, LATE_AT, LATE_NEXT, LATE_SLOTS, LATE_ROWS = 4 };
 
 typedef struct amx {
     contract *c;
@@ -33,7 +33,6 @@ typedef struct amx {
      * and the panel of scratch that is next. */
     bool is_late;
     LLVMValueRef late[LATE_SLOTS], late_rows; /* late_rows: of a step */
-    LLVMValueRef ask_step;                    /* NULL: nothing is asked for */
     LLVMValueRef scratch;                     /* where the panel's sums are when they are not direct */
     LLVMValueRef out;                         /* its element 0 in the output; NULL: never direct */
     amx_product p;
@@ -159,16 +158,8 @@ static void finish_late(amx *t, LLVMValueRef most) {
 
 static void finish_beside(emit *e, void *user) {
     amx *t = user;
+    (void)e;
     finish_late(t, t->late_rows);
-    if (!t->ask_step) return;
-    LLVMValueRef first = late_get(t, LATE_ASK);
-    em_loop l = em_for(e, em_i64s(e, 0), t->late_rows, em_i64s(e, 1));
-    LLVMValueRef at = em_loop_phi(e, &l, first);
-    em_prefetch(e, LLVMBuildIntToPtr(e->b, at, e->t_ptr, ""), 1);
-    LLVMValueRef next = em_add(e, at, t->ask_step);
-    late_set(t, LATE_ASK, next);
-    em_loop_next(e, at, next);
-    em_end(e, &l);
 }
 
 /* The panel's results are in scratch: they are what is left from here on. */
@@ -201,12 +192,7 @@ static void set_sums(amx *t, LLVMValueRef n0) {
     t->p.to_row = NULL;
     if (!t->is_direct) return;
     t->out = output_of(t, n0);
-    if (t->rounds) {
-        t->ask_step = em_select(e, t->is_direct, row_bytes(t), num(c, 0));
-        LLVMValueRef ask = em_select(e, t->is_direct, t->out, scratch);
-        late_set(t, LATE_ASK, LLVMBuildPtrToInt(e->b, ask, e->t_i64, ""));
-        return;
-    }
+    if (t->rounds) return;
     t->p.to = em_select(e, t->is_direct, t->out, t->p.to);
     t->p.to_row = em_select(e, t->is_direct, row_bytes(t), num(c, AMX_LINE_BYTES));
 }
@@ -225,6 +211,40 @@ static void finish_panel(amx *t) {
     else finish_rows(t, t->m0, t->p.rows, t->scratch);
     em_endif(e, &last);
     em_endif(e, &end);
+}
+
+/* The first buffer that lines of results go to; -1: none. */
+static int asked_buffer(const contract *c) {
+    if (c->k != c->whole) return -1; /* rows are made of them, behind the last panel */
+    for (int i = 0; i < c->k->n_insts; i++) {
+        const ir_kinst *in = &c->k->inst[i];
+        if (in->op == IR_K_STORE && !in->variant && c->k->buffer[in->index].stride[c->dim_n] == 1) return in->index;
+    }
+    return -1;
+}
+
+/* The panel's rows there are asked for beside the last of its products, all of 32 in 8, 16 or 32 steps, where the
+ * launch finds that it pays (src/rt/tune.c): those that are finished beside the next panel's products too. */
+static void set_asks(amx *t, LLVMValueRef n0) {
+    contract *c = t->c;
+    emit *e = c->e;
+    const int buffer = asked_buffer(c);
+    if (buffer < 0) return;
+    contract_point at = {c, t->m0, n0, NULL, c->dim_n, NULL};
+    const int bytes = ir_dtypes[c->k->buffer[buffer].dtype].bytes;
+    LLVMTypeRef type = em_memory_type(e, c->k->buffer[buffer].dtype);
+    LLVMValueRef zero = num(c, 0), row = em_mul(e, e->stride[buffer][c->dim_m], em_i64s(e, bytes));
+    LLVMValueRef is_last = em_and(e, t->in[CONTRACT_IS_LAST], t->in[CONTRACT_IS_END]);
+    const int least = t->is_late && !t->rounds ? IR_CONTRACT_ASKS_ALL : IR_CONTRACT_ASKS_SOON;
+    t->p.asks = em_and(e, is_last, em_icmp(e, LLVMIntSGE, e->tune[IR_TUNE_CONTRACT_ASKS], num(c, least)));
+    LLVMValueRef steps = em_lshr(e, t->in[CONTRACT_COUNT], t->p.is_cut ? 5 : 4), two_rows = em_add(e, row, row);
+    LLVMValueRef is_few = em_icmp(e, LLVMIntSLE, steps, num(c, 8)), is_some = em_icmp(e, LLVMIntSLE, steps, num(c, 16));
+    t->p.ask = em_gep(e, e->base[buffer], type, contract_offset(c, buffer, &at));
+    t->p.ask_row[0] = em_select(e, is_some, row, zero);
+    t->p.ask_row[1] = em_select(e, is_few, two_rows, zero);
+    t->p.ask_row[2] = em_add(e, t->p.ask_row[1], em_select(e, is_few, row, zero));
+    t->p.ask_step = em_add(e, em_select(e, is_some, two_rows, row), t->p.ask_row[1]);
+    t->p.ask_lines = (AMX_COLUMNS * bytes + EM_LINE_BYTES - 1) / EM_LINE_BYTES;
 }
 
 /* By instructions. */
@@ -246,6 +266,7 @@ static void make_panel(amx *t, LLVMValueRef n0) {
     emit *e = c->e;
     t->p.a = em_gep(e, t->a, e->t_i8, t->a_from);
     set_sums(t, n0);
+    set_asks(t, n0);
     if (!c->heads[0]) {
         make_exact(t);
         return;
@@ -279,7 +300,7 @@ void contract_emit_amx_tile(contract *c) {
     for (int i = 0; i < CONTRACT_LEFT; i++) t.in[i] = contract_tile_in(c, i);
     t.rounds = contract_stores_bf16(c);
     t.output = stores_sums(c, t.rounds ? FUSOR_BF16 : c->acc);
-    contract_decode_batch(c, t.in[CONTRACT_BATCH], t.output < 0 ? 0 : UINT32_MAX);
+    contract_decode_batch(c, t.in[CONTRACT_BATCH], UINT32_MAX);
     LLVMValueRef n0 = contract_decode_columns(c, t.in[CONTRACT_N0]);
     t.p.a_row = t.in[CONTRACT_A_ROW];
     t.p.a_step = t.in[CONTRACT_A_K];

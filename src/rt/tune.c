@@ -314,12 +314,13 @@ static int64_t page_head(void) {
 
 /* Tiles: a block of rows of operand 0 stays in L2, and what it meets of a panel of columns in L1, which is a part of
  * it where K is long; the sums of a group of panels wait in L2 for the next part. One panel of rows meets each column
- * once, so nothing has to stay. Operand 0 is copied once for up to 2048 columns, and as long as sums of several K
- * blocks are kept for 1024. Blocks are 8 row panels, more in up to an eighth of L2, none more than half of it: rows of
- * the result that are a power of two apart crowd its sets, and so do sums. (One core with 48 KB of L1 and 2 MB of L2,
- * a loop of tile instructions, in turns, blocks of 128 / 256 / 384 / 512 rows in us: bf16 1024 cubed 1397 / 1184 /
- * 1250 / 1506, 1536 cubed 5249 / 4194 / 4774 / 5380, 2048 cubed 13187 / 11921 / 13105 / 15407; bytes 1024 cubed 747 /
- * 707 / 814 / 898, 2048 cubed 6865 / 6410 / 6856 / 7471; bytes of 512 cubed are 1.1 times as fast in one block.) */
+ * once, so nothing has to stay. Operand 0 is copied once for up to 4096 columns (of bf16 4096 cubed once instead of
+ * four times: 0.9 of the time, though sums of K blocks, 4 MB, come from L3 then). Blocks are 8 row panels, more in up
+ * to an eighth of L2, none more than half of it: rows of the result that are a power of two apart crowd its sets, and
+ * so do sums. (One core with 48 KB of L1 and 2 MB of L2, a loop of tile instructions, in turns, blocks of 128 / 256 /
+ * 384 / 512 rows in us: bf16 1024 cubed 1397 / 1184 / 1250 / 1506, 1536 cubed 5249 / 4194 / 4774 / 5380, 2048 cubed
+ * 13187 / 11921 / 13105 / 15407; bytes 1024 cubed 747 / 707 / 814 / 898, 2048 cubed 6865 / 6410 / 6856 / 7471; bytes
+ * of 512 cubed are 1.1 times as fast in one block.) */
 static int64_t tile_rows(const contraction *c) {
     enum { PANELS = 8 };
     const int64_t panel = at_least_one(ir_times(c->kc * c->bytes, c->k->tile.mr)), l2 = rt_host_caches()->l2_bytes;
@@ -328,7 +329,7 @@ static int64_t tile_rows(const contraction *c) {
 }
 
 static int64_t tile_columns(const contraction *c) {
-    return clamp((c->kk > c->k->tile.kb ? 1024 : 2048) / at_least_one(c->k->tile.nr), 1, c->np);
+    return clamp(4096 / at_least_one(c->k->tile.nr), 1, c->np);
 }
 
 static void tune_parts(const contraction *c, int64_t *tune) {
@@ -339,7 +340,21 @@ static void tune_parts(const contraction *c, int64_t *tune) {
     tune[IR_TUNE_CONTRACT_GROUP] = 1;
     if (mc <= 1 || c->kc * row <= l1 * 3 / 4) return;
     tune[IR_TUNE_CONTRACT_PART] = ir_round_up(ir_ceil_div(c->kc, ir_ceil_div(c->kc, most)), step);
-    tune[IR_TUNE_CONTRACT_GROUP] = at_least_one(rt_host_caches()->l2_bytes / 8 / (mc * tile));
+    tune[IR_TUNE_CONTRACT_GROUP] = at_least_one(rt_host_caches()->l2_bytes / 32 / (mc * tile));
+}
+
+/* What is asked for before it is written: what a thread's part of L2 does not hold. (Asked for / not, one core with 2
+ * MB of L2: u8 x i8 to i32 1024 / 2048 / 4096 cubed 0.95 / 0.76 / 0.89 of the time, 1024 x 1024 x 8192 0.65; bf16 of
+ * bf16 4096 cubed 0.95; bias and relu in f32 behind bytes, 2048 cubed, 0.86. In L2 it costs up to 1.05, and of results
+ * that are finished beside the next panel 1024 cubed, 2 MB, 1.05, 2048 cubed with relu 0.98, with gelu 0.93.) */
+static int64_t tile_asks(const contraction *c, int n_threads) {
+    int64_t bytes = 0;
+    for (int i = 0; i < c->k->n_insts; i++)
+        if (c->k->inst[i].op == IR_K_STORE && bytes < ir_dtypes[c->k->buffer[c->k->inst[i].index].dtype].bytes)
+            bytes = ir_dtypes[c->k->buffer[c->k->inst[i].index].dtype].bytes;
+    const int64_t share = ir_times(ir_times(c->batches, ir_times(c->m, c->n)), bytes) / n_threads;
+    const int64_t l2 = rt_host_caches()->l2_bytes;
+    return share < l2 ? IR_CONTRACT_ASKS_NONE : share / 2 < l2 ? IR_CONTRACT_ASKS_SOON : IR_CONTRACT_ASKS_ALL;
 }
 
 static const double FAIR = 1.0625; /* share_of the thread with most */
@@ -456,7 +471,8 @@ static void tune_contract(const contraction *c, int n_threads, int64_t *tune) {
     tune[IR_TUNE_CONTRACT_NC] = ir_ceil_div(c->np, b.n) * nr;
     if (is_tile) tune_parts(c, tune);
     tune[IR_TUNE_CONTRACT_A_IN_PLACE] = in_place;
-    tune[IR_TUNE_CONTRACT_PAGE_HEAD] = page_head();
+    if (is_tile) tune[IR_TUNE_CONTRACT_ASKS] = tile_asks(c, n_threads);
+    else tune[IR_TUNE_CONTRACT_PAGE_HEAD] = page_head();
     tune[IR_TUNE_CONTRACT_B] = b_in_place                                ? IR_CONTRACT_B_IN_PLACE
                                : is_own_b || (b.m == 1 && c->again == 1) ? IR_CONTRACT_B_BY_BLOCK
                                                                          : IR_CONTRACT_B_PACKED;

@@ -510,6 +510,8 @@ static void check_sizes(const problem *p, int count) {
         if (ir_dot_is_tile(ir_kernel_contract_dot(&k))) {
             tune[IR_TUNE_CONTRACT_PART] = any_of((int64_t[]){0, 16, 32, 40, 256, 5000}, 6);
             tune[IR_TUNE_CONTRACT_GROUP] = any_of(blocks, 5);
+            tune[IR_TUNE_CONTRACT_ASKS] =
+                any_of((int64_t[]){IR_CONTRACT_ASKS_NONE, IR_CONTRACT_ASKS_SOON, IR_CONTRACT_ASKS_ALL}, 3);
         }
         check(p, &k, c.run, &s, tune, i & 1);
     }

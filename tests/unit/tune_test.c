@@ -292,6 +292,29 @@ Test(tune, parts_of_tiles) {
             }
 }
 
+/* What a thread's part of L2 holds is there; results that are finished late are asked for where twice as many are. */
+Test(tune, results_of_tiles_beyond_l2_are_asked_for) {
+    ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
+    k.level = IR_LEVEL_V4;
+    k.features = IR_FEATURE_AMXINT8;
+    for (int i = 0; i < 2; i++) k.inst[i] = (ir_kinst){.op = IR_K_LOAD, .dtype = FUSOR_U8, .index = (uint16_t)i};
+    k.inst[2] = (ir_kinst){.op = IR_OP_MATMUL, .dtype = FUSOR_I32, .n_in = 2, .in = {0, 1}};
+    k.inst[3] = (ir_kinst){.op = IR_K_STORE, .n_in = 1, .in = {2}, .index = 2};
+    k.n_insts = 4;
+    k.buffer[2].dtype = FUSOR_I32;
+    k.tile = ir_dot_tile(IR_LEVEL_V4, IR_DOT_TILE_I8, -1, -1);
+    const int64_t l2 = rt_host_caches()->l2_bytes;
+    for (int threads_of = 1; threads_of <= 3; threads_of++)
+        for (int64_t quarters = 1; quarters <= 12; quarters++) { /* of L2, each thread's */
+            int64_t size[3] = {threads_of * quarters * l2 / 4 / 4096, 1024, 512}, tune[IR_TUNE_COUNT];
+            rt_tune(&k, size, NULL, threads_of, tune);
+            const int64_t wanted = quarters < 4   ? IR_CONTRACT_ASKS_NONE
+                                   : quarters < 8 ? IR_CONTRACT_ASKS_SOON
+                                                  : IR_CONTRACT_ASKS_ALL;
+            cr_assert_eq(tune[IR_TUNE_CONTRACT_ASKS], wanted, "%d threads, %ld quarters", threads_of, (long)quarters);
+        }
+}
+
 Test(tune, rows_of_a_small_contraction_are_shared) {
     ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
     int64_t size[3] = {64, 64, 64}, tune[IR_TUNE_COUNT];
