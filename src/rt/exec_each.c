@@ -267,7 +267,7 @@ static fusor_status plan_steps(rt_each *c, fu_error *e) {
             if ((size_t)f->launch.scratch_bytes > c->scratch_stride)
                 c->scratch_stride = (size_t)f->launch.scratch_bytes;
         }
-        c->n_threads[s] = rt_tune_team(work, of->options.n_threads);
+        c->n_threads[s] = exec_team(&of->options, work);
         if (c->n_threads[s] > workers) workers = c->n_threads[s];
     }
     c->scratch_stride = (c->scratch_stride + 63) / 64 * 64;

@@ -5,6 +5,7 @@
 #include "rt/exec_internal.h"
 #include "rt/probes.h"
 #include "rt/buffer.h"
+#include "rt/threads.h"
 #include "rt/tune.h"
 
 enum { ALIGN = 64, DEVICE_ALIGN = 256 }; /* what neighbouring threads of a GPU load then lies in the fewest pieces */
@@ -105,6 +106,14 @@ fusor_status exec_size(const frame *f, fu_error *e, ir_size s, int64_t *out) {
     return FU_FAIL(e, FUSOR_ERROR_SHAPE, "a size of the plan overflows 64 bits for these inputs");
 }
 
+/* A team is measured where that decides. Of a layout, which runs nothing, most threads: memory is known from above. */
+int exec_team(const rt_exec_options *o, int64_t work) {
+    const int most = rt_tune_team(work, o->n_threads, RT_FORK_LEAST_NS);
+    if (most == 1 || o->parallel_for || o->is_layout_only) return most;
+    if (rt_tune_team(work, o->n_threads, RT_FORK_MOST_NS) > 1) return most;
+    return rt_tune_team(work, o->n_threads, rt_fork_ns(o->n_threads));
+}
+
 static fusor_status evaluate_buffers(frame *f, fu_error *e) {
     const ir_plan *plan = f->x->core->plan;
     for (uint32_t i = 0; i < plan->buffers.n; i++) {
@@ -186,7 +195,7 @@ static fusor_status evaluate_kernel(frame *f, fu_error *e, int number) {
         ir_gpu_plan(k, s->size, &s->gpu);
         return FUSOR_OK;
     }
-    s->n_threads = rt_tune_threads(k, s->size, c->options.n_threads);
+    s->n_threads = exec_team(&c->options, rt_tune_work(k, s->size));
     rt_tune(k, s->size, s->stride, s->n_threads, s->args.tune);
     s->may_stream = k->kind == IR_KERNEL_MAP && s->args.tune[IR_TUNE_MAP_STREAM];
     s->is_prepacked = keeper(f, st) != NULL;

@@ -168,6 +168,8 @@ rt_again exec_again_single(const frame *f); /* fn is NULL: it is more than one l
 bool exec_is_done(const frame *f, int number);
 /* A size of the plan. Errors: SHAPE. */
 fusor_status exec_size(const frame *f, fu_error *e, ir_size s, int64_t *out);
+/* Threads for so much work (rt_tune_work) on the host: all, or one. */
+int exec_team(const rt_exec_options *o, int64_t work);
 /* exec_check.c: a step of kind CHECK; data: its buffer, in the host's memory. */
 fusor_status exec_check_indices(const frame *f, fu_error *e, int number, const void *data);
 

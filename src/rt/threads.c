@@ -2,6 +2,7 @@
 /* threads.c: teams of workers. The only file with OpenMP in it. */
 #include "rt/threads.h"
 #include "base/arena.h"
+#include "base/log.h"
 #include "rt/fork.h"
 #include "rt/fpenv.h"
 #include <pthread.h>
@@ -273,4 +274,32 @@ void rt_parallel_phases(int n_threads, int n_phases, const rt_phase *phases, con
 void rt_parallel(int n_threads, int64_t n_tiles, rt_tile_fn fn, void *user, const rt_parallel_for *own) {
     rt_phase phase = {n_tiles, fn, user};
     rt_parallel_phases(n_threads, 1, &phase, own);
+}
+
+static void do_nothing(void *user, int worker, int64_t begin, int64_t end) {
+    (void)user, (void)worker, (void)begin, (void)end;
+}
+
+/* A core that is taken away while this is measured makes it too long for good: so there is a bound that hurts little. */
+int64_t rt_fork_ns(int n_threads) {
+    enum { TRIES = 16, SIZES = 11 }; /* of teams: up to 1, 2, 4 .. RT_MAX_THREADS */
+    static _Atomic int64_t known[SIZES];
+    int size = 0;
+#if HAS_TEAM
+    if (atomic_load_explicit(&is_forked, memory_order_relaxed)) return RT_FORK_MOST_NS; /* threads for each call */
+#endif
+    while (size + 1 < SIZES && 1 << size < n_threads) size++;
+    int64_t least = atomic_load_explicit(&known[size], memory_order_relaxed);
+    if (least) return least;
+    if (n_threads <= 1 || depth > 0) return RT_FORK_LEAST_NS;
+    least = RT_FORK_MOST_NS;
+    for (int i = 0; i < TRIES && least > RT_FORK_LEAST_NS; i++) {
+        const int64_t start = fu_now_ns();
+        rt_parallel(n_threads, n_threads, do_nothing, NULL, NULL);
+        const int64_t took = fu_now_ns() - start;
+        if (took < least) least = took;
+    }
+    if (least < RT_FORK_LEAST_NS) least = RT_FORK_LEAST_NS;
+    atomic_store_explicit(&known[size], least, memory_order_relaxed);
+    return least;
 }

@@ -4,6 +4,7 @@
 #include "ir/arith.h"
 #include "rt/tune.h"
 #include "rt/cpuinfo.h"
+#include "rt/threads.h"
 
 /* A tile is large enough that taking it (some 50 ns with a contended counter) does not show, and small enough that a
  * worker which lost its core delays the end by little. */
@@ -18,8 +19,10 @@ enum {
     ROW_COLUMNS = 16 /* of a chunk, at least: a line of the cache */
 };
 /* Work that is not worth a team, in element visits of a cheap kernel (3 accesses each): a fork and join costs 0.7
- * microseconds while the team spins and 13 to 25 when it sleeps; 16 Ki elements of an addition take 2. And products,
- * for contractions. */
+ * microseconds (RT_FORK_LEAST_NS) while the team spins and 13 to 25 when it sleeps; 16 Ki elements of an addition take
+ * 2. And products, for contractions. Where a fork costs more, so much more work. (1.2 microseconds, one and two threads:
+ * 64 cubed 3.7 and 4.2, 96 cubed 12 and 9, additions of 16 Ki elements 2.4 and 2.4, 24 Ki 3.3 and 3.9, 32 Ki 4.2 and 4.4,
+ * 64 Ki 8.4 and 6.3.) */
 enum { SERIAL_WORK = 48 << 10, SERIAL_PRODUCTS = 64 * 64 * 64 };
 
 static int64_t clamp(int64_t v, int64_t low, int64_t high) { return v < low ? low : v > high ? high : v; }
@@ -734,8 +737,10 @@ int64_t rt_tune_work(const ir_kernel *k, const int64_t *size) {
     return ir_times(elements, quarters) / 4;
 }
 
-int rt_tune_team(int64_t work, int n_threads) { return n_threads <= 1 || work < SERIAL_WORK ? 1 : n_threads; }
+int rt_tune_team(int64_t work, int n_threads, int64_t fork_ns) {
+    return n_threads <= 1 || work < SERIAL_WORK * fork_ns / RT_FORK_LEAST_NS ? 1 : n_threads;
+}
 
 int rt_tune_threads(const ir_kernel *k, const int64_t *size, int n_threads) {
-    return n_threads <= 1 ? 1 : rt_tune_team(rt_tune_work(k, size), n_threads);
+    return n_threads <= 1 ? 1 : rt_tune_team(rt_tune_work(k, size), n_threads, RT_FORK_LEAST_NS);
 }

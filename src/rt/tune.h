@@ -11,8 +11,9 @@ void rt_tune(const ir_kernel *k, const int64_t *size, const int64_t *stride, int
              int64_t tune[IR_TUNE_COUNT]);
 /* Work of a call, in element visits of a cheap kernel; saturates. */
 int64_t rt_tune_work(const ir_kernel *k, const int64_t *size);
-/* n_threads, or 1 where a team costs more than it saves for that much work. */
-int rt_tune_team(int64_t work, int n_threads);
-/* rt_tune_team of one call: n_threads, or 1 where starting a team costs more than it saves. */
+/* n_threads, or 1 where a team that costs so many nanoseconds (rt_fork_ns) costs more than it saves for that much work.
+ */
+int rt_tune_team(int64_t work, int n_threads, int64_t fork_ns);
+/* rt_tune_team of one call with a team that costs as little as any. */
 int rt_tune_threads(const ir_kernel *k, const int64_t *size, int n_threads);
 #endif

@@ -47,6 +47,24 @@ Test(threads, every_tile_once) {
         for (size_t n = 0; n < sizeof tiles / sizeof *tiles; n++) check_all(threads[t], tiles[n], NULL);
 }
 
+static void fork_inside(void *user, int worker, int64_t begin, int64_t end) {
+    (void)worker, (void)begin, (void)end;
+    *(int64_t *)user = rt_fork_ns(512);
+}
+
+Test(threads, what_a_fork_costs) {
+    int64_t inside = 0;
+    cr_assert_eq(rt_fork_ns(1), RT_FORK_LEAST_NS);
+    rt_parallel(1, 1, fork_inside, &inside, NULL);
+    cr_assert_eq(inside, RT_FORK_LEAST_NS, "no team inside a tile");
+    for (int n = 2; n <= 5; n++) {
+        const int64_t ns = rt_fork_ns(n);
+        cr_assert(ns >= RT_FORK_LEAST_NS && ns <= RT_FORK_MOST_NS, "%d threads: %ld ns", n, (long)ns);
+        cr_assert_eq(rt_fork_ns(n), ns, "measured once");
+    }
+    cr_assert_eq(rt_fork_ns(3), rt_fork_ns(4), "teams of a size");
+}
+
 typedef struct meeting {
     pthread_mutex_t lock;
     pthread_cond_t all;

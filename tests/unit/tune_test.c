@@ -3,6 +3,7 @@
 #include "rt/tune.h"
 #include "plan_test.h"
 #include "rt/cpuinfo.h"
+#include "rt/threads.h"
 
 static ir_kernel kernel(ir_kernel_kind kind, const char *roles) {
     static ir_kernel k;
@@ -344,6 +345,12 @@ Test(tune, threshold) {
     int64_t small[3] = {32, 32, 32}, large[3] = {128, 128, 128};
     cr_assert_eq(rt_tune_threads(&k, small, 8), 1);
     cr_assert_eq(rt_tune_threads(&k, large, 8), 8);
+    /* a fork that costs twice as much needs twice the work */
+    const int64_t work = rt_tune_work(&k, (int64_t[]){64, 64, 64}), ns = RT_FORK_LEAST_NS;
+    cr_assert_eq(rt_tune_team(work, 8, ns), 8);
+    cr_assert_eq(rt_tune_team(work, 8, 2 * ns), 1);
+    cr_assert_eq(rt_tune_team(2 * work, 8, 2 * ns), 8);
+    cr_assert_eq(rt_tune_team(INT64_MAX, 8, RT_FORK_MOST_NS), 8);
 }
 
 /* Small images, whose weights are more than they: whole images, and channels parted so that all threads have as many
