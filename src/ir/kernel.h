@@ -249,8 +249,8 @@ enum {
  * tiles and shared is not used. In place counts as the last where ir_kernel_contract_in_place is false. */
 enum { IR_CONTRACT_B_PACKED, IR_CONTRACT_B_IN_PLACE, IR_CONTRACT_B_BY_BLOCK };
 
-/* IR_TUNE_CONTRACT_ASKS: none; those written soon behind a panel's products; those finished beside the next one's
- * too. */
+/* IR_TUNE_CONTRACT_ASKS: none; those written soon behind a panel's products, or beside the next one's where they are only
+ * rounded; all that are finished beside the next one's too. */
 enum { IR_CONTRACT_ASKS_NONE, IR_CONTRACT_ASKS_SOON, IR_CONTRACT_ASKS_ALL };
 
 /* How a call of given sizes is laid out: pure arithmetic on the description, the sizes and the run-time fields. */
@@ -289,6 +289,9 @@ ir_dot ir_kernel_contract_dot(const ir_kernel *k);
 int64_t ir_kernel_contract_head_bytes(const ir_kernel *k);
 /* Words of the parts that a K block of so many words is made in: all of them, where it is made as a whole. */
 int64_t ir_contract_part(const ir_kernel *k, const int64_t *tune, int64_t words);
+/* contract, in tiles: the buffer that IR_TUNE_CONTRACT_ASKS speaks of, the first that lines of results go to as they are
+ * made; -1: there is none. */
+int ir_contract_asked(const ir_kernel *k);
 /* Columns of the last panel, in whole vectors, for which it gets a tile of its own; n: as the text has it, -1 where it
  * does not. 0: none, as they would fill a tile, or there are many panels. */
 int ir_kernel_last_columns(const ir_kernel *k, int64_t n);

@@ -42,6 +42,15 @@ int64_t ir_contract_part(const ir_kernel *k, const int64_t *tune, int64_t words)
     return ir_dot_is_tile(dot) && part >= step && part < words ? part : words;
 }
 
+int ir_contract_asked(const ir_kernel *k) {
+    if (ir_kernel_has_rows(k)) return -1;
+    for (int i = 0; i < k->n_insts; i++) {
+        const ir_kinst *in = &k->inst[i];
+        if (in->op == IR_K_STORE && !in->variant && k->buffer[in->index].stride[k->n_dims - 2] == 1) return in->index;
+    }
+    return -1;
+}
+
 int ir_kernel_last_columns(const ir_kernel *k, int64_t n) {
     enum { MOST_PANELS = 32 };
     if (k->kind != IR_KERNEL_CONTRACT || ir_level_is_gpu(k->level) || k->is_direct || k->tile.mr <= 1) return 0;

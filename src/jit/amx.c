@@ -154,7 +154,8 @@ static place next_place(emit *e, const amx_product *p, const place *at) {
 }
 
 static void ask_for_results(emit *e, const amx_product *p, LLVMValueRef row) {
-    em_branch asks = em_if(e, p->asks);
+    LLVMValueRef at = LLVMBuildPtrToInt(e->b, row, e->t_i64, "");
+    em_branch asks = em_if(e, LLVMBuildICmp(e->b, LLVMIntULT, at, p->ask_end, ""));
     for (int i = 0; i < AMX_ASKED_ROWS; i++)
         em_prefetch_lines(e, i ? behind(e, row, p->ask_row[i - 1]) : row, (int64_t)p->ask_lines * EM_LINE_BYTES, 1);
     em_endif(e, &asks);

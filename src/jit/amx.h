@@ -27,10 +27,10 @@ typedef struct amx_product {
     /* Where not NULL, what is wanted in L2 soon: each step asks for AMX_AHEAD lines, `ahead_step` bytes behind those of
      * the step before. */
     LLVMValueRef ahead, ahead_step;
-    /* Where not NULL, the first of the rows that results go to, wanted in L1 then: where `asks` (i1), each step asks
-     * for ask_lines lines of AMX_ASKED_ROWS of them, the others ask_row bytes behind it, ask_step bytes behind those of
-     * the step before. */
-    LLVMValueRef ask, ask_row[AMX_ASKED_ROWS - 1], ask_step, asks;
+    /* Where not NULL, the first of the rows that results go to, wanted in L1 then: until ask_end (an i64), each step
+     * asks for ask_lines lines of AMX_ASKED_ROWS of them, the others ask_row bytes behind it, ask_step bytes behind those
+     * of the step before. */
+    LLVMValueRef ask, ask_row[AMX_ASKED_ROWS - 1], ask_step, ask_end;
     int ask_lines;
     /* Operands are sums of two bf16 (ir/schedule.h, TILE_CUT): of each step of operand 0 there are 32 rows of high
      * parts, then those of low ones, and a_step is from one such pair to the next; so are the words of operand 1. */

@@ -120,6 +120,15 @@ static void round_rows(amx *t, LLVMValueRef from, LLVMValueRef to, LLVMValueRef 
     em_end(e, &l);
 }
 
+/* Rows for each step of so many words that make all of a panel in its steps, up to `most`. */
+static LLVMValueRef rows_of_step(amx *t, int words, int most) {
+    contract *c = t->c;
+    emit *e = c->e;
+    LLVMValueRef steps = em_max(e, LLVMBuildUDiv(e->b, t->in[CONTRACT_COUNT], num(c, words), ""), num(c, 1));
+    LLVMValueRef rows = LLVMBuildUDiv(e->b, em_add(e, steps, num(c, c->mr - 1)), steps, "");
+    return em_min(e, rows, num(c, most));
+}
+
 /* At the entry: nothing is left. Of costly results as many rows a step as make all of them in the steps of a panel, up to
  * LATE_ROWS; of others so many. What takes fewer instructions than calls is finished at once (u8 x i8 512 cubed with scale,
  * bias and relu in f32: 13 % slower when late). */
@@ -132,11 +141,8 @@ static void begin_late(amx *t) {
         t->late[i] = em_alloca(e, e->t_i64, 8);
         late_set(t, i, num(c, 0));
     }
-    t->late_rows = num(c, LATE_ROWS);
-    if (!t->rounds && !contract_has_costly_epilogue(c)) return;
-    LLVMValueRef steps = em_max(e, em_lshr(e, t->in[CONTRACT_COUNT], 4), num(c, 1));
-    LLVMValueRef rows = LLVMBuildUDiv(e->b, em_add(e, steps, num(c, c->mr - 1)), steps, "");
-    t->late_rows = em_min(e, rows, t->late_rows);
+    const bool is_costly = t->rounds || contract_has_costly_epilogue(c);
+    t->late_rows = is_costly ? rows_of_step(t, AMX_SIDE, LATE_ROWS) : num(c, LATE_ROWS);
 }
 
 /* Up to `most` rows of what is left. */
@@ -213,22 +219,12 @@ static void finish_panel(amx *t) {
     em_endif(e, &end);
 }
 
-/* The first buffer that lines of results go to; -1: none. */
-static int asked_buffer(const contract *c) {
-    if (c->k != c->whole) return -1; /* rows are made of them, behind the last panel */
-    for (int i = 0; i < c->k->n_insts; i++) {
-        const ir_kinst *in = &c->k->inst[i];
-        if (in->op == IR_K_STORE && !in->variant && c->k->buffer[in->index].stride[c->dim_n] == 1) return in->index;
-    }
-    return -1;
-}
-
-/* The panel's rows there are asked for beside the last of its products, all of 32 in 8, 16 or 32 steps, where the
- * launch finds that it pays (src/rt/tune.c): those that are finished beside the next panel's products too. */
+/* The panel's rows of the asked buffer are asked for beside the last of its products, as many in each step as make all in
+ * time, up to 4; where the launch finds that it pays (src/rt/tune.c). */
 static void set_asks(amx *t, LLVMValueRef n0) {
     contract *c = t->c;
     emit *e = c->e;
-    const int buffer = asked_buffer(c);
+    const int buffer = c->k == c->whole ? ir_contract_asked(c->k) : -1; /* rows are made behind the last panel */
     if (buffer < 0) return;
     contract_point at = {c, t->m0, n0, NULL, c->dim_n, NULL};
     const int bytes = ir_dtypes[c->k->buffer[buffer].dtype].bytes;
@@ -236,14 +232,16 @@ static void set_asks(amx *t, LLVMValueRef n0) {
     LLVMValueRef zero = num(c, 0), row = em_mul(e, e->stride[buffer][c->dim_m], em_i64s(e, bytes));
     LLVMValueRef is_last = em_and(e, t->in[CONTRACT_IS_LAST], t->in[CONTRACT_IS_END]);
     const int least = t->is_late && !t->rounds ? IR_CONTRACT_ASKS_ALL : IR_CONTRACT_ASKS_SOON;
-    t->p.asks = em_and(e, is_last, em_icmp(e, LLVMIntSGE, e->tune[IR_TUNE_CONTRACT_ASKS], num(c, least)));
-    LLVMValueRef steps = em_lshr(e, t->in[CONTRACT_COUNT], t->p.is_cut ? 5 : 4), two_rows = em_add(e, row, row);
-    LLVMValueRef is_few = em_icmp(e, LLVMIntSLE, steps, num(c, 8)), is_some = em_icmp(e, LLVMIntSLE, steps, num(c, 16));
+    LLVMValueRef asks = em_and(e, is_last, em_icmp(e, LLVMIntSGE, e->tune[IR_TUNE_CONTRACT_ASKS], num(c, least)));
+    LLVMValueRef n = rows_of_step(t, t->p.is_cut ? 2 * AMX_SIDE : AMX_SIDE, AMX_ASKED_ROWS), behind = row;
     t->p.ask = em_gep(e, e->base[buffer], type, contract_offset(c, buffer, &at));
-    t->p.ask_row[0] = em_select(e, is_some, row, zero);
-    t->p.ask_row[1] = em_select(e, is_few, two_rows, zero);
-    t->p.ask_row[2] = em_add(e, t->p.ask_row[1], em_select(e, is_few, row, zero));
-    t->p.ask_step = em_add(e, em_select(e, is_some, two_rows, row), t->p.ask_row[1]);
+    LLVMValueRef end = em_add(e, LLVMBuildPtrToInt(e->b, t->p.ask, e->t_i64, ""), em_mul(e, row, t->p.rows));
+    t->p.ask_end = em_select(e, asks, end, zero);
+    for (int i = 1; i < AMX_ASKED_ROWS; i++) {
+        t->p.ask_row[i - 1] = em_select(e, em_icmp(e, LLVMIntSGT, n, num(c, i)), behind, zero);
+        behind = em_add(e, behind, row);
+    }
+    t->p.ask_step = em_mul(e, n, row);
     t->p.ask_lines = (AMX_COLUMNS * bytes + EM_LINE_BYTES - 1) / EM_LINE_BYTES;
 }
 

@@ -106,10 +106,10 @@ fusor_status exec_size(const frame *f, fu_error *e, ir_size s, int64_t *out) {
     return FU_FAIL(e, FUSOR_ERROR_SHAPE, "a size of the plan overflows 64 bits for these inputs");
 }
 
-/* A team is measured where that decides. Of a layout, which runs nothing, most threads: memory is known from above. */
+/* A team is measured where that decides. */
 int exec_team(const rt_exec_options *o, int64_t work) {
     const int most = rt_tune_team(work, o->n_threads, RT_FORK_LEAST_NS);
-    if (most == 1 || o->parallel_for || o->is_layout_only) return most;
+    if (most == 1 || o->parallel_for) return most;
     if (rt_tune_team(work, o->n_threads, RT_FORK_MOST_NS) > 1) return most;
     return rt_tune_team(work, o->n_threads, rt_fork_ns(o->n_threads));
 }

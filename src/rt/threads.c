@@ -280,26 +280,44 @@ static void do_nothing(void *user, int worker, int64_t begin, int64_t end) {
     (void)user, (void)worker, (void)begin, (void)end;
 }
 
-/* A core that is taken away while this is measured makes it too long for good: so there is a bound that hurts little. */
-int64_t rt_fork_ns(int n_threads) {
-    enum { TRIES = 16, SIZES = 11 }; /* of teams: up to 1, 2, 4 .. RT_MAX_THREADS */
-    static _Atomic int64_t known[SIZES];
-    int size = 0;
+/* May a team be entered here? Not in a tile, nor in a parallel region of the caller's, whose own regions have one thread. */
+static bool is_outside(void) {
 #if HAS_TEAM
-    if (atomic_load_explicit(&is_forked, memory_order_relaxed)) return RT_FORK_MOST_NS; /* threads for each call */
+    return depth == 0 && !omp_in_parallel();
+#else
+    return depth == 0;
 #endif
-    while (size + 1 < SIZES && 1 << size < n_threads) size++;
-    int64_t least = atomic_load_explicit(&known[size], memory_order_relaxed);
-    if (least) return least;
-    if (n_threads <= 1 || depth > 0) return RT_FORK_LEAST_NS;
-    least = RT_FORK_MOST_NS;
-    for (int i = 0; i < TRIES && least > RT_FORK_LEAST_NS; i++) {
+}
+
+static int64_t time_forks(int n_threads) {
+    enum { FORKS = 16 };
+    int64_t least = RT_FORK_MOST_NS;
+    for (int i = 0; i < FORKS && least > RT_FORK_LEAST_NS; i++) {
         const int64_t start = fu_now_ns();
         rt_parallel(n_threads, n_threads, do_nothing, NULL, NULL);
         const int64_t took = fu_now_ns() - start;
         if (took < least) least = took;
     }
-    if (least < RT_FORK_LEAST_NS) least = RT_FORK_LEAST_NS;
-    atomic_store_explicit(&known[size], least, memory_order_relaxed);
+    return least < RT_FORK_LEAST_NS ? RT_FORK_LEAST_NS : least;
+}
+
+/* A core that is taken away meanwhile makes it too long: so there is a bound that hurts little, and what comes to it is
+ * measured again some times. */
+int64_t rt_fork_ns(int n_threads) {
+    enum { TRIES = 4, SIZES = 11 }; /* of teams: up to 1, 2, 4 .. RT_MAX_THREADS */
+    static _Atomic int64_t known[SIZES];
+    static atomic_int tries[SIZES];
+    int size = 0;
+#if HAS_TEAM
+    if (atomic_load_explicit(&is_forked, memory_order_relaxed)) return RT_FORK_MOST_NS; /* threads for each call */
+#endif
+    if (n_threads <= 1 || !is_outside()) return RT_FORK_LEAST_NS;
+    while (size + 1 < SIZES && 1 << size < n_threads) size++;
+    int64_t least = atomic_load(&known[size]);
+    if ((least && least < RT_FORK_MOST_NS) || atomic_load(&tries[size]) >= TRIES) return least;
+    atomic_fetch_add(&tries[size], 1);
+    const int64_t took = time_forks(n_threads);
+    while (!least || took < least)
+        if (atomic_compare_exchange_weak(&known[size], &least, took)) return took;
     return least;
 }

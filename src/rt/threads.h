@@ -36,7 +36,8 @@ typedef struct rt_phase {
  * those that it gives. own: the caller's parallel-for, or NULL. Any thread. */
 void rt_parallel(int n_threads, int64_t n_tiles, rt_tile_fn fn, void *user, const rt_parallel_for *own);
 /* Nanoseconds that a team of n_threads costs that has nothing to do, between these bounds: the least of some, entered and
- * left one after the other while it spins, the first time that somebody asks. Any thread. */
+ * left one after the other while it spins, measured when it is first asked for. The least where no team would be entered
+ * (in a tile, in a parallel region of the caller's); in a forked child the most. Any thread. */
 enum { RT_FORK_LEAST_NS = 700, RT_FORK_MOST_NS = 2800 };
 int64_t rt_fork_ns(int n_threads);
 /* Several phases in one team, with a barrier between them (own: one parallel-for each). Phases of no tiles are skipped.

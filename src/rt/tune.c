@@ -20,9 +20,9 @@ enum {
 };
 /* Work that is not worth a team, in element visits of a cheap kernel (3 accesses each): a fork and join costs 0.7
  * microseconds (RT_FORK_LEAST_NS) while the team spins and 13 to 25 when it sleeps; 16 Ki elements of an addition take
- * 2. And products, for contractions. Where a fork costs more, so much more work. (1.2 microseconds, one and two threads:
- * 64 cubed 3.7 and 4.2, 96 cubed 12 and 9, additions of 16 Ki elements 2.4 and 2.4, 24 Ki 3.3 and 3.9, 32 Ki 4.2 and 4.4,
- * 64 Ki 8.4 and 6.3.) */
+ * 2. And products, for contractions. Where a fork costs more, so much more work. (1.2 microseconds, one and two
+ * threads: 64 cubed 3.7 and 4.2, 96 cubed 12 and 9, additions of 16 Ki elements 2.4 and 2.4, 24 Ki 3.3 and 3.9, 32 Ki
+ * 4.2 and 4.4, 64 Ki 8.4 and 6.3.) */
 enum { SERIAL_WORK = 48 << 10, SERIAL_PRODUCTS = 64 * 64 * 64 };
 
 static int64_t clamp(int64_t v, int64_t low, int64_t high) { return v < low ? low : v > high ? high : v; }
@@ -351,12 +351,10 @@ static void tune_parts(const contraction *c, int64_t *tune) {
  * bf16 4096 cubed 0.95; bias and relu in f32 behind bytes, 2048 cubed, 0.86. In L2 it costs up to 1.05, and of results
  * that are finished beside the next panel 1024 cubed, 2 MB, 1.05, 2048 cubed with relu 0.98, with gelu 0.93.) */
 static int64_t tile_asks(const contraction *c, int n_threads) {
-    int64_t bytes = 0;
-    for (int i = 0; i < c->k->n_insts; i++)
-        if (c->k->inst[i].op == IR_K_STORE && bytes < ir_dtypes[c->k->buffer[c->k->inst[i].index].dtype].bytes)
-            bytes = ir_dtypes[c->k->buffer[c->k->inst[i].index].dtype].bytes;
-    const int64_t share = ir_times(ir_times(c->batches, ir_times(c->m, c->n)), bytes) / n_threads;
-    const int64_t l2 = rt_host_caches()->l2_bytes;
+    const int buffer = ir_contract_asked(c->k);
+    if (buffer < 0) return IR_CONTRACT_ASKS_NONE;
+    const int64_t bytes = ir_times(ir_times(c->batches, ir_times(c->m, c->n)), ir_dtypes[c->k->buffer[buffer].dtype].bytes);
+    const int64_t share = bytes / n_threads, l2 = rt_host_caches()->l2_bytes;
     return share < l2 ? IR_CONTRACT_ASKS_NONE : share / 2 < l2 ? IR_CONTRACT_ASKS_SOON : IR_CONTRACT_ASKS_ALL;
 }
 

@@ -47,22 +47,46 @@ Test(threads, every_tile_once) {
         for (size_t n = 0; n < sizeof tiles / sizeof *tiles; n++) check_all(threads[t], tiles[n], NULL);
 }
 
-static void fork_inside(void *user, int worker, int64_t begin, int64_t end) {
+/* More threads than a machine has cores cost more than the bound, and are measured again some times, not for ever. */
+Test(threads, what_a_fork_costs) {
+    enum { ASKED = 100 };
+    cr_assert_eq(rt_fork_ns(1), RT_FORK_LEAST_NS);
+    for (int n = 2; n <= 512; n *= 16) {
+        int64_t before = RT_FORK_MOST_NS;
+        for (int i = 0; i < ASKED; i++) {
+            const int64_t ns = rt_fork_ns(n);
+            cr_assert(ns >= RT_FORK_LEAST_NS && ns <= before, "%d threads: %ld ns behind %ld", n, (long)ns,
+                      (long)before);
+            before = ns;
+        }
+        cr_assert(n < 512 || before == RT_FORK_MOST_NS, "512 threads: %ld ns", (long)before);
+    }
+}
+
+/* Where no team is entered nothing is measured: what is known behind it is of a team. */
+static void fork_in_a_tile(void *user, int worker, int64_t begin, int64_t end) {
     (void)worker, (void)begin, (void)end;
     *(int64_t *)user = rt_fork_ns(512);
 }
-
-Test(threads, what_a_fork_costs) {
+Test(threads, no_fork_is_measured_where_there_is_no_team) {
     int64_t inside = 0;
-    cr_assert_eq(rt_fork_ns(1), RT_FORK_LEAST_NS);
-    rt_parallel(1, 1, fork_inside, &inside, NULL);
-    cr_assert_eq(inside, RT_FORK_LEAST_NS, "no team inside a tile");
-    for (int n = 2; n <= 5; n++) {
-        const int64_t ns = rt_fork_ns(n);
-        cr_assert(ns >= RT_FORK_LEAST_NS && ns <= RT_FORK_MOST_NS, "%d threads: %ld ns", n, (long)ns);
-        cr_assert_eq(rt_fork_ns(n), ns, "measured once");
-    }
-    cr_assert_eq(rt_fork_ns(3), rt_fork_ns(4), "teams of a size");
+    rt_parallel(1, 1, fork_in_a_tile, &inside, NULL);
+    cr_assert_eq(inside, RT_FORK_LEAST_NS);
+#ifdef _OPENMP
+#pragma omp parallel num_threads(2)
+    cr_assert_eq(rt_fork_ns(512), RT_FORK_LEAST_NS);
+#endif
+    cr_assert_eq(rt_fork_ns(512), RT_FORK_MOST_NS);
+}
+
+/* It makes threads for each call, whatever its parent knew. */
+Test(threads, a_forked_child_has_no_cheap_team) {
+    (void)rt_fork_ns(2);
+    const pid_t child = fork();
+    if (child == 0) _exit(rt_fork_ns(2) == RT_FORK_MOST_NS ? 0 : 1);
+    int status = 0;
+    cr_assert(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    cr_assert_eq(WEXITSTATUS(status), 0);
 }
 
 typedef struct meeting {

@@ -267,7 +267,8 @@ Test(tune, rows_that_crowd_l2_are_packed) {
     }
 }
 
-/* Of tiles, a part of a panel of columns stays in L1, the rows that go by in half of L2 and what waits in a quarter. */
+/* Of tiles, a part of a panel of columns stays in L1, the rows that go by in half of L2 and what waits in a 32nd,
+ * or what one panel has; all of 4096 columns meet the rows. */
 Test(tune, parts_of_tiles) {
     ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
     k.level = IR_LEVEL_V4;
@@ -289,7 +290,8 @@ Test(tune, parts_of_tiles) {
                 const int64_t stays = ir_contract_part(&k, tune, words) * row;
                 cr_assert(panels == 1 || stays <= l1 * 3 / 4, "%ld of %ld bytes", (long)stays, (long)l1);
                 cr_assert(tune[IR_TUNE_CONTRACT_GROUP] == 1 ||
-                          tune[IR_TUNE_CONTRACT_GROUP] * panels * 32 * row <= l2 / 4);
+                          tune[IR_TUNE_CONTRACT_GROUP] * panels * 32 * row <= l2 / 32);
+                cr_assert(threads[t] > 1 || tune[IR_TUNE_CONTRACT_NC] == 4096);
             }
 }
 
@@ -302,7 +304,7 @@ Test(tune, results_of_tiles_beyond_l2_are_asked_for) {
     k.inst[2] = (ir_kinst){.op = IR_OP_MATMUL, .dtype = FUSOR_I32, .n_in = 2, .in = {0, 1}};
     k.inst[3] = (ir_kinst){.op = IR_K_STORE, .n_in = 1, .in = {2}, .index = 2};
     k.n_insts = 4;
-    k.buffer[2].dtype = FUSOR_I32;
+    k.buffer[2] = (ir_kbuffer){.dtype = FUSOR_I32, .stride = {1024, 1, 0}};
     k.tile = ir_dot_tile(IR_LEVEL_V4, IR_DOT_TILE_I8, -1, -1);
     const int64_t l2 = rt_host_caches()->l2_bytes;
     for (int threads_of = 1; threads_of <= 3; threads_of++)
