@@ -33,6 +33,8 @@ typedef struct amx {
      * and the panel of scratch that is next. */
     bool is_late;
     LLVMValueRef late[LATE_SLOTS], late_rows; /* late_rows: of a step */
+    int asked;                                /* buffer of results that may be asked for; -1: none */
+    LLVMValueRef asks, asked_row;             /* i1: are they, in this part; bytes from row to row there */
     LLVMValueRef scratch;                     /* where the panel's sums are when they are not direct */
     LLVMValueRef out;                         /* its element 0 in the output; NULL: never direct */
     amx_product p;
@@ -78,18 +80,18 @@ static void set_direct(amx *t, LLVMValueRef n0) {
     t->is_direct = em_and(e, em_and(e, is_whole, is_only), t->in[CONTRACT_IS_END]);
 }
 
-/* Element 0 of the panel's tile in the output, and bytes from row to row. */
-static LLVMValueRef output_of(amx *t, LLVMValueRef n0) {
+/* Element 0 of the panel's tile in a buffer of results, and bytes from row to row of that. */
+static LLVMValueRef results_in(amx *t, int buffer, LLVMValueRef n0) {
     contract *c = t->c;
     emit *e = c->e;
     contract_point at = {c, t->m0, n0, NULL, c->dim_n, NULL};
-    LLVMTypeRef type = em_memory_type(e, c->k->buffer[t->output].dtype);
-    return em_gep(e, e->base[t->output], type, contract_offset(c, t->output, &at));
+    LLVMTypeRef type = em_memory_type(e, c->k->buffer[buffer].dtype);
+    return em_gep(e, e->base[buffer], type, contract_offset(c, buffer, &at));
 }
-static LLVMValueRef row_bytes(amx *t) {
+static LLVMValueRef row_bytes(amx *t, int buffer) {
     emit *e = t->c->e;
-    const int bytes = ir_dtypes[t->c->k->buffer[t->output].dtype].bytes;
-    return em_mul(e, e->stride[t->output][t->c->dim_m], em_i64s(e, bytes));
+    const int bytes = ir_dtypes[t->c->k->buffer[buffer].dtype].bytes;
+    return em_mul(e, e->stride[buffer][t->c->dim_m], em_i64s(e, bytes));
 }
 
 /* Rows of results from row m of the output on, whose sums are at `tile`. */
@@ -115,7 +117,7 @@ static void round_rows(amx *t, LLVMValueRef from, LLVMValueRef to, LLVMValueRef 
     for (int j = 0; j < 2; j++) half[j] = contract_tile_load(c, element(c, row, num(c, j * AMX_SIDE)), AMX_ROW_BYTES);
     LLVMValueRef x = em_dot(e, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", (LLVMValueRef[]){half[1], half[0]}, 2);
     LLVMSetAlignment(LLVMBuildStore(e->b, x, at), 2);
-    em_loop_next(e, at, em_gep(e, at, e->t_i8, row_bytes(t)));
+    em_loop_next(e, at, em_gep(e, at, e->t_i8, row_bytes(t, t->output)));
     em_loop_next(e, row, element(c, row, num(c, c->nr)));
     em_end(e, &l);
 }
@@ -155,7 +157,7 @@ static void finish_late(amx *t, LLVMValueRef most) {
     LLVMValueRef at = em_add(e, late_get(t, LATE_AT), em_mul(e, row, num(c, AMX_LINE_BYTES)));
     LLVMValueRef from = em_gep(e, e->scratch, e->t_i8, at);
     if (t->rounds) {
-        LLVMValueRef to = em_add(e, m0, em_mul(e, row, row_bytes(t)));
+        LLVMValueRef to = em_add(e, m0, em_mul(e, row, row_bytes(t, t->output)));
         round_rows(t, from, LLVMBuildIntToPtr(e->b, to, e->t_ptr, ""), n);
     } else finish_rows(t, em_add(e, m0, row), n, from);
     late_set(t, LATE_ROW, em_add(e, row, n));
@@ -197,10 +199,10 @@ static void set_sums(amx *t, LLVMValueRef n0) {
     t->p.to = em_select(e, is_end, em_select(e, em_or(e, is_last, is_later), scratch, t->partial), t->sums);
     t->p.to_row = NULL;
     if (!t->is_direct) return;
-    t->out = output_of(t, n0);
+    t->out = results_in(t, t->output, n0);
     if (t->rounds) return;
     t->p.to = em_select(e, t->is_direct, t->out, t->p.to);
-    t->p.to_row = em_select(e, t->is_direct, row_bytes(t), num(c, AMX_LINE_BYTES));
+    t->p.to_row = em_select(e, t->is_direct, row_bytes(t, t->output), num(c, AMX_LINE_BYTES));
 }
 
 static void finish_panel(amx *t) {
@@ -219,30 +221,35 @@ static void finish_panel(amx *t) {
     em_endif(e, &end);
 }
 
-/* The panel's rows of the asked buffer are asked for beside the last of its products, as many in each step as make all in
- * time, up to 4; where the launch finds that it pays (src/rt/tune.c). */
-static void set_asks(amx *t, LLVMValueRef n0) {
+/* ---- results that are asked for ---- */
+/* At the entry. As many rows in each step as make all of a panel in its steps, up to AMX_ASKED_ROWS. */
+static void begin_asks(amx *t) {
     contract *c = t->c;
     emit *e = c->e;
-    const int buffer = c->k == c->whole ? ir_contract_asked(c->k) : -1; /* rows are made behind the last panel */
-    if (buffer < 0) return;
-    contract_point at = {c, t->m0, n0, NULL, c->dim_n, NULL};
-    const int bytes = ir_dtypes[c->k->buffer[buffer].dtype].bytes;
-    LLVMTypeRef type = em_memory_type(e, c->k->buffer[buffer].dtype);
-    LLVMValueRef zero = num(c, 0), row = em_mul(e, e->stride[buffer][c->dim_m], em_i64s(e, bytes));
-    LLVMValueRef is_last = em_and(e, t->in[CONTRACT_IS_LAST], t->in[CONTRACT_IS_END]);
+    t->asked = ir_contract_asked(c->whole);
+    if (t->asked < 0) return;
     const int least = t->is_late && !t->rounds ? IR_CONTRACT_ASKS_ALL : IR_CONTRACT_ASKS_SOON;
-    LLVMValueRef asks = em_and(e, is_last, em_icmp(e, LLVMIntSGE, e->tune[IR_TUNE_CONTRACT_ASKS], num(c, least)));
-    LLVMValueRef n = rows_of_step(t, t->p.is_cut ? 2 * AMX_SIDE : AMX_SIDE, AMX_ASKED_ROWS), behind = row;
-    t->p.ask = em_gep(e, e->base[buffer], type, contract_offset(c, buffer, &at));
-    LLVMValueRef end = em_add(e, LLVMBuildPtrToInt(e->b, t->p.ask, e->t_i64, ""), em_mul(e, row, t->p.rows));
-    t->p.ask_end = em_select(e, asks, end, zero);
+    LLVMValueRef pays = em_icmp(e, LLVMIntSGE, e->tune[IR_TUNE_CONTRACT_ASKS], num(c, least));
+    t->asks = em_and(e, pays, em_and(e, t->in[CONTRACT_IS_LAST], t->in[CONTRACT_IS_END]));
+    t->asked_row = row_bytes(t, t->asked);
+    LLVMValueRef n = rows_of_step(t, t->p.is_cut ? 2 * AMX_SIDE : AMX_SIDE, AMX_ASKED_ROWS), behind = t->asked_row;
     for (int i = 1; i < AMX_ASKED_ROWS; i++) {
-        t->p.ask_row[i - 1] = em_select(e, em_icmp(e, LLVMIntSGT, n, num(c, i)), behind, zero);
-        behind = em_add(e, behind, row);
+        t->p.ask_row[i - 1] = em_select(e, em_icmp(e, LLVMIntSGT, n, num(c, i)), behind, num(c, 0));
+        behind = em_add(e, behind, t->asked_row);
     }
-    t->p.ask_step = em_mul(e, n, row);
-    t->p.ask_lines = (AMX_COLUMNS * bytes + EM_LINE_BYTES - 1) / EM_LINE_BYTES;
+    t->p.ask_step = em_mul(e, n, t->asked_row);
+    const int bytes = AMX_COLUMNS * ir_dtypes[c->k->buffer[t->asked].dtype].bytes;
+    t->p.ask_lines = (bytes + EM_LINE_BYTES - 1) / EM_LINE_BYTES;
+}
+
+/* Of the panel: beside the last of its products, where the launch finds that it pays (src/rt/tune.c). */
+static void set_asks(amx *t, LLVMValueRef n0) {
+    emit *e = t->c->e;
+    if (t->asked < 0) return;
+    t->p.ask = results_in(t, t->asked, n0);
+    LLVMValueRef first = LLVMBuildPtrToInt(e->b, t->p.ask, e->t_i64, "");
+    LLVMValueRef end = em_add(e, first, em_mul(e, t->asked_row, t->p.rows));
+    t->p.ask_end = em_select(e, t->asks, end, em_i64s(e, 0));
 }
 
 /* By instructions. */
@@ -312,6 +319,7 @@ void contract_emit_amx_tile(contract *c) {
     t.p.is_wide = em_icmp(e, LLVMIntSGT, em_sub(e, c->n, n0), num(c, AMX_SIDE));
     set_direct(&t, n0);
     begin_late(&t);
+    begin_asks(&t);
     if (t.is_late) t.p.beside = finish_beside, t.p.user = &t;
     em_loop l = em_for(e, num(c, 0), t.in[CONTRACT_PANELS], num(c, 1));
     LLVMValueRef configured = em_loop_phi(e, &l, t.in[CONTRACT_CONFIGURED]);

@@ -195,7 +195,7 @@ static fusor_status evaluate_kernel(frame *f, fu_error *e, int number) {
         ir_gpu_plan(k, s->size, &s->gpu);
         return FUSOR_OK;
     }
-    s->n_threads = exec_team(&c->options, rt_tune_work(k, s->size));
+    s->n_threads = c->options.n_threads > 1 ? exec_team(&c->options, rt_tune_work(k, s->size)) : 1;
     rt_tune(k, s->size, s->stride, s->n_threads, s->args.tune);
     s->may_stream = k->kind == IR_KERNEL_MAP && s->args.tune[IR_TUNE_MAP_STREAM];
     s->is_prepacked = keeper(f, st) != NULL;

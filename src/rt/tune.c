@@ -332,7 +332,8 @@ static int64_t tile_rows(const contraction *c) {
 }
 
 static int64_t tile_columns(const contraction *c) {
-    return clamp(4096 / at_least_one(c->k->tile.nr), 1, c->np);
+    enum { COLUMNS = 4096 };
+    return clamp(COLUMNS / at_least_one(c->k->tile.nr), 1, c->np);
 }
 
 static void tune_parts(const contraction *c, int64_t *tune) {
@@ -353,8 +354,8 @@ static void tune_parts(const contraction *c, int64_t *tune) {
 static int64_t tile_asks(const contraction *c, int n_threads) {
     const int buffer = ir_contract_asked(c->k);
     if (buffer < 0) return IR_CONTRACT_ASKS_NONE;
-    const int64_t bytes = ir_times(ir_times(c->batches, ir_times(c->m, c->n)), ir_dtypes[c->k->buffer[buffer].dtype].bytes);
-    const int64_t share = bytes / n_threads, l2 = rt_host_caches()->l2_bytes;
+    const int64_t elements = ir_times(c->batches, ir_times(c->m, c->n)), l2 = rt_host_caches()->l2_bytes,
+                  share = ir_times(elements, ir_dtypes[c->k->buffer[buffer].dtype].bytes) / n_threads;
     return share < l2 ? IR_CONTRACT_ASKS_NONE : share / 2 < l2 ? IR_CONTRACT_ASKS_SOON : IR_CONTRACT_ASKS_ALL;
 }
 

@@ -267,15 +267,21 @@ Test(tune, rows_that_crowd_l2_are_packed) {
     }
 }
 
+/* A product in tile registers, of operands of one type. */
+static ir_kernel tiles(ir_features features, ir_dot dot, ir_dtype operand, ir_dtype sum) {
+    ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
+    k.level = IR_LEVEL_V4;
+    k.features = features;
+    for (int i = 0; i < 2; i++) k.inst[i] = (ir_kinst){.op = IR_K_LOAD, .dtype = operand, .index = (uint16_t)i};
+    k.inst[2] = (ir_kinst){.op = IR_OP_MATMUL, .dtype = sum, .n_in = 2, .in = {0, 1}};
+    k.tile = ir_dot_tile(IR_LEVEL_V4, dot, -1, -1);
+    return k;
+}
+
 /* Of tiles, a part of a panel of columns stays in L1, the rows that go by in half of L2 and what waits in a 32nd,
  * or what one panel has; all of 4096 columns meet the rows. */
 Test(tune, parts_of_tiles) {
-    ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
-    k.level = IR_LEVEL_V4;
-    k.features = IR_FEATURE_AMXBF16;
-    for (int i = 0; i < 2; i++) k.inst[i] = (ir_kinst){.op = IR_K_LOAD, .dtype = FUSOR_BF16, .index = (uint16_t)i};
-    k.inst[2] = (ir_kinst){.op = IR_OP_MATMUL, .dtype = FUSOR_F32, .n_in = 2, .in = {0, 1}};
-    k.tile = ir_dot_tile(IR_LEVEL_V4, IR_DOT_TILE_BF16, -1, -1);
+    const ir_kernel k = tiles(IR_FEATURE_AMXBF16, IR_DOT_TILE_BF16, FUSOR_BF16, FUSOR_F32);
     const int64_t l1 = rt_host_caches()->l1d_bytes, l2 = rt_host_caches()->l2_bytes, row = 32 * 4;
     for (int a = 0; a < N_SIZES - 2; a++)
         for (int c = 0; c < N_SIZES - 2; c++)
@@ -297,15 +303,10 @@ Test(tune, parts_of_tiles) {
 
 /* What a thread's part of L2 holds is there; results that are finished late are asked for where twice as many are. */
 Test(tune, results_of_tiles_beyond_l2_are_asked_for) {
-    ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
-    k.level = IR_LEVEL_V4;
-    k.features = IR_FEATURE_AMXINT8;
-    for (int i = 0; i < 2; i++) k.inst[i] = (ir_kinst){.op = IR_K_LOAD, .dtype = FUSOR_U8, .index = (uint16_t)i};
-    k.inst[2] = (ir_kinst){.op = IR_OP_MATMUL, .dtype = FUSOR_I32, .n_in = 2, .in = {0, 1}};
+    ir_kernel k = tiles(IR_FEATURE_AMXINT8, IR_DOT_TILE_I8, FUSOR_U8, FUSOR_I32);
     k.inst[3] = (ir_kinst){.op = IR_K_STORE, .n_in = 1, .in = {2}, .index = 2};
     k.n_insts = 4;
     k.buffer[2] = (ir_kbuffer){.dtype = FUSOR_I32, .stride = {1024, 1, 0}};
-    k.tile = ir_dot_tile(IR_LEVEL_V4, IR_DOT_TILE_I8, -1, -1);
     const int64_t l2 = rt_host_caches()->l2_bytes;
     for (int threads_of = 1; threads_of <= 3; threads_of++)
         for (int64_t quarters = 1; quarters <= 12; quarters++) { /* of L2, each thread's */
