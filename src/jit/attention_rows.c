@@ -87,7 +87,7 @@ static void emit_pack(attention *a, attention_function f, const char *name, int 
     emit *e = a->e;
     LLVMTypeRef parameter[9] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64,
                                 e->t_i64, e->t_i64, e->t_ptr, e->t_i64};
-    attention_outer *o = attention_begin(a, f, name, parameter, 9, true, false);
+    attention_outer *o = attention_begin(a, f, name, parameter, 9, true, true);
     LLVMValueRef in[9], zero = attention_num(a, 0), one = attention_num(a, 1), lanes = attention_num(a, a->lanes);
     LLVMGetParams(e->fn, in);
     attention_decode(a, in[1]);
@@ -113,7 +113,7 @@ static void emit_pack(attention *a, attention_function f, const char *name, int 
     em_endif(e, &tail);
     em_end(e, &l);
     LLVMBuildRetVoid(e->b);
-    em_demote(e);
+    em_demote_nests(e);
     attention_end(a, o);
 }
 
@@ -192,7 +192,7 @@ static void emit_store(attention *a) {
     em_endif(e, &tail);
     em_end(e, &l);
     LLVMBuildRetVoid(e->b);
-    em_demote(e);
+    em_demote_nests(e);
     attention_end(a, o);
 }
 

@@ -133,13 +133,37 @@ static LLVMValueRef panel_score(const scores *v, LLVMValueRef s, LLVMValueRef x,
     return em_select(e, attention_sees(a, v->low, v->high, x, chunk), s, lowest(a));
 }
 
+/* The largest of scores that are finished as they are, of each query, over the keys whose number is returned: several at a
+ * time, each against its own. */
+static LLVMValueRef largest_of_keys(attention *a, LLVMValueRef *in, LLVMValueRef *largest, int chunks) {
+    enum { AT_ONCE = 4 };
+    emit *e = a->e;
+    LLVMValueRef most[AT_ONCE][ATTENTION_CHUNKS], next[AT_ONCE][ATTENTION_CHUNKS];
+    LLVMValueRef whole = em_and(e, in[COUNT], attention_num(a, -AT_ONCE));
+    em_loop l = em_for(e, attention_num(a, 0), whole, attention_num(a, AT_ONCE));
+    for (int i = 0; i < AT_ONCE * chunks; i++) most[i / chunks][i % chunks] = em_loop_phi(e, &l, largest[i % chunks]);
+    LLVMValueRef row = em_mul(e, l.i, attention_num(a, a->nr));
+    for (int i = 0; i < AT_ONCE * chunks; i++) {
+        const int key = i / chunks, c = i % chunks;
+        LLVMValueRef at = em_add(e, row, attention_num(a, key * a->nr + c * a->lanes));
+        next[key][c] = larger(a, attention_get(a, in[S], at), most[key][c]);
+    }
+    for (int i = 0; i < AT_ONCE * chunks; i++)
+        em_loop_next(e, most[i / chunks][i % chunks], next[i / chunks][i % chunks]);
+    em_end(e, &l);
+    for (int c = 0; c < chunks; c++)
+        largest[c] = larger(a, larger(a, most[0][c], most[1][c]), larger(a, most[2][c], most[3][c]));
+    return whole;
+}
+
 /* The scores finished where that is more than to scale them behind the largest, and the largest ones of each query. */
 static void finish_scores(const scores *v, LLVMValueRef *in, LLVMValueRef *largest, int chunks) {
     attention *a = v->a;
     emit *e = a->e;
-    LLVMValueRef next[ATTENTION_CHUNKS], old[ATTENTION_CHUNKS];
+    LLVMValueRef next[ATTENTION_CHUNKS], old[ATTENTION_CHUNKS], from = attention_num(a, 0);
     for (int c = 0; c < chunks; c++) old[c] = attention_get(a, in[LARGEST], attention_num(a, c * a->lanes));
-    em_loop l = em_for(e, attention_num(a, 0), in[COUNT], attention_num(a, 1));
+    if (v->is_raw && !v->mask && !v->is_bound) from = largest_of_keys(a, in, old, chunks);
+    em_loop l = em_for(e, from, in[COUNT], attention_num(a, 1));
     for (int c = 0; c < chunks; c++) largest[c] = em_loop_phi(e, &l, old[c]);
     LLVMValueRef row = em_mul(e, l.i, attention_num(a, a->nr));
     for (int c = 0; c < chunks; c++) {
@@ -152,12 +176,16 @@ static void finish_scores(const scores *v, LLVMValueRef *in, LLVMValueRef *large
     em_end(e, &l);
 }
 
-/* What scores become weights with, and what is known of those that have: their sums, the least one and all bits of them
- * (a->splits), what is asked for next. */
-enum { ASKED_NOW, SUM_NOW = ASKED_NOW + ATTENTION_ASKED, LEAST_NOW = SUM_NOW + ATTENTION_CHUNKS, ANY_NOW, NOW };
+/* What scores become weights with, and what is known of those that have: their sums, the least one (a->splits), what is
+ * asked for next. */
+enum { ASKED_NOW, SUM_NOW = ASKED_NOW + ATTENTION_ASKED, LEAST_NOW = SUM_NOW + ATTENTION_CHUNKS, NOW };
 typedef struct weights {
     attention *a;
-    LLVMValueRef *in, minus[ATTENTION_CHUNKS], scale, now[NOW]; /* NULL: not needed */
+    LLVMValueRef *in, now[NOW]; /* NULL: not needed */
+    /* Of f32, where the level has fma, weights are 2^(score * by - shift): shift is the largest score times `by`, rounded,
+     * and the same for all keys of a query, so that leaves no error. Else `by` is NULL, and they are
+     * exp((score - minus) * scale). */
+    LLVMValueRef by, shift[ATTENTION_CHUNKS], minus[ATTENTION_CHUNKS], scale;
     int chunks;
 } weights;
 
@@ -171,7 +199,9 @@ static void ask_next(weights *w) {
 
 static LLVMValueRef weight_at(weights *w, LLVMValueRef at, int chunk) {
     attention *a = w->a;
-    LLVMValueRef x = weight(a, em_fsub(a->e, attention_get(a, w->in[S], at), w->minus[chunk]), w->scale);
+    LLVMValueRef x = attention_get(a, w->in[S], at);
+    if (w->by) x = math_weight(a->e, em_mad(a->e, x, w->by, em_fneg(a->e, w->shift[chunk])));
+    else x = weight(a, em_fsub(a->e, x, w->minus[chunk]), w->scale);
     w->now[SUM_NOW + chunk] = em_fadd(a->e, w->now[SUM_NOW + chunk], x);
     return x;
 }
@@ -199,7 +229,6 @@ static void parts_of_keys(weights *w, LLVMValueRef pair) {
             if (!c) ask_next(w);
             x[h] = weight_at(w, em_add(e, row, attention_num(a, h * a->nr + c * a->lanes)), c);
             w->now[LEAST_NOW] = em_lesser_magnitude(e, w->now[LEAST_NOW], em_bits_of_f32(e, x[h]));
-            w->now[ANY_NOW] = em_or(e, w->now[ANY_NOW], em_bits_of_f32(e, x[h]));
         }
         attention_split(a, x, word[c]);
     }
@@ -236,20 +265,59 @@ static void make_parts(weights *w) {
         attention_put(a, lowest(a), w->in[S], em_add(e, end, attention_num(a, c * a->lanes)));
     em_endif(e, &odd);
     w->now[LEAST_NOW] = LLVMConstAllOnes(t_words);
-    w->now[ANY_NOW] = LLVMConstNull(t_words);
     pairs = LLVMBuildLShr(e->b, em_add(e, count, one), one, "");
     make_weights(w, pairs, parts_of_keys);
     em_loop z = em_for(e, em_mul(e, pairs, row), em_mul(e, w->in[WORDS], row), attention_num(a, a->lanes));
     LLVMSetAlignment(LLVMBuildStore(e->b, LLVMConstNull(t_words), attention_at(a, w->in[S], z.i)), 4);
     em_end(e, &z);
-    attention_store_exponent(a, w->now[LEAST_NOW], w->now[ANY_NOW], w->in[LEAST]);
+    LLVMValueRef sum = w->now[SUM_NOW];
+    for (int c = 1; c < w->chunks; c++) sum = em_fadd(e, sum, w->now[SUM_NOW + c]);
+    attention_store_exponent(a, w->now[LEAST_NOW], sum, w->in[LEAST]);
+}
+
+/* Those shifts, and factors; old: the largest scores before. A shift that is no small number of roundings, or overflows, is
+ * taken from the scores first instead. */
+static void find_shifts(weights *w, const LLVMValueRef *old) {
+    attention *a = w->a;
+    emit *e = a->e;
+    LLVMValueRef factor[2][ATTENTION_CHUNKS], any = NULL, zero = em_const(e, a->acc, 0);
+    w->by = em_const(e, a->acc, LOG2E);
+    if (w->scale) w->by = em_fmul(e, em_splat(e, w->scale), w->by);
+    for (int c = 0; c < w->chunks; c++) {
+        w->shift[c] = em_fmul(e, w->minus[c], w->by);
+        LLVMValueRef is =
+            em_fcmp(e, LLVMRealUGE, em_intrinsic(e, "llvm.fabs", 1, &w->shift[c]), em_const(e, a->acc, 0x1p30));
+        any = any ? em_or(e, any, is) : is;
+        factor[0][c] = em_fsub(e, em_fmul(e, old[c], w->by), w->shift[c]);
+    }
+    em_branch far = em_if(e, em_intrinsic(e, "llvm.vector.reduce.or", 1, &any));
+    for (int c = 0; c < w->chunks; c++) factor[1][c] = em_fmul(e, em_fsub(e, old[c], w->minus[c]), w->by);
+    em_loop l = em_for(e, attention_num(a, 0), w->in[COUNT], attention_num(a, 1));
+    LLVMValueRef row = em_mul(e, l.i, attention_num(a, a->nr));
+    for (int c = 0; c < w->chunks; c++) {
+        LLVMValueRef at = em_add(e, row, attention_num(a, c * a->lanes));
+        attention_put(a, em_fsub(e, attention_get(a, w->in[S], at), w->minus[c]), w->in[S], at);
+    }
+    em_end(e, &l);
+    LLVMBasicBlockRef from[2] = {LLVMGetInsertBlock(e->b)};
+    em_endif(e, &far);
+    from[1] = far.other;
+    for (int c = 0; c < w->chunks; c++) {
+        LLVMValueRef shift = LLVMBuildPhi(e->b, LLVMTypeOf(zero), ""), x = LLVMBuildPhi(e->b, LLVMTypeOf(zero), "");
+        LLVMAddIncoming(shift, (LLVMValueRef[]){zero, w->shift[c]}, from, 2);
+        LLVMAddIncoming(x, (LLVMValueRef[]){factor[1][c], factor[0][c]}, from, 2);
+        w->shift[c] = shift;
+        factor[0][c] = x;
+    }
+    for (int c = 0; c < w->chunks; c++)
+        attention_put(a, math_weight(e, factor[0][c]), w->in[FACTOR], attention_num(a, c * a->lanes));
 }
 
 /* Where the products find the largest scores, factor has them at first (a bound takes keys away: they are found
  * anew). */
 static void emit_panel(attention *a, attention_function f, const char *name, bool is_bound, int chunks) {
     emit *e = a->e;
-    LLVMValueRef in[MOST_IN], largest[ATTENTION_CHUNKS];
+    LLVMValueRef in[MOST_IN], largest[ATTENTION_CHUNKS], old[ATTENTION_CHUNKS];
     scores v;
     attention_outer *o = begin(a, f, name, parameters(a), in, &v);
     v.is_bound = is_bound;
@@ -260,11 +328,16 @@ static void emit_panel(attention *a, attention_function f, const char *name, boo
         for (int c = 0; c < chunks; c++) largest[c] = attention_get(a, in[FACTOR], attention_num(a, c * a->lanes));
     weights w = {.a = a, .in = in, .scale = a->is_raw ? v.scale : NULL, .chunks = chunks};
     for (int c = 0; c < chunks; c++) {
-        LLVMValueRef at = attention_num(a, c * a->lanes), old = attention_get(a, in[LARGEST], at);
+        LLVMValueRef at = attention_num(a, c * a->lanes);
+        old[c] = attention_get(a, in[LARGEST], at);
         w.minus[c] = about(a, largest[c]);
-        attention_put(a, weight(a, em_fsub(e, old, w.minus[c]), w.scale), in[FACTOR], at);
         attention_put(a, largest[c], in[LARGEST], at);
     }
+    if (a->splits) find_shifts(&w, old);
+    else
+        for (int c = 0; c < chunks; c++)
+            attention_put(a, weight(a, em_fsub(e, old[c], w.minus[c]), w.scale), in[FACTOR],
+                          attention_num(a, c * a->lanes));
     for (int i = 0; i < ATTENTION_ASKED; i++) w.now[ASKED_NOW + i] = in[ASKED + 2 * i];
     for (int c = 0; c < chunks; c++) w.now[SUM_NOW + c] = em_const(e, a->acc, 0);
     if (a->splits) make_parts(&w);

@@ -255,6 +255,47 @@ Test(attention, weights_are_exponentials) {
     }
 }
 
+/* Scores so large that only one key has a weight, whatever power of two they are multiplied by, up to the largest: the
+ * largest score must not be rounded or overflow where it is taken from the others, in whichever block of keys it is. */
+static void expect_one_key(fusor_context *ctx, const char *target, double factor, float sign) {
+    enum { S = 40, T = 150, E = 20 };
+    static float q[S], k[T], v[T * E], y[S * E];
+    static const char text[] =
+        "func @f(%q: f32[S, 1], %k: f32[T, 1], %v: f32[T, 20]) -> f32[S, 20] { %a = cast(%q, bf16) %b = cast(%k, bf16) "
+        "%c = cast(%v, bf16) %y = attention(%a, %b, %c, scale=1.0) %r = cast(%y, f32) return %r }";
+    fusor_executable *exe = NULL;
+    int best = 0;
+    for (int i = 0; i < S; i++) q[i] = (float)(factor * (1 + i % 2));
+    for (int j = 0; j < T; j++) {
+        const int m = (j * 37 + 11) % T;
+        k[j] = sign * (m < 128 ? 1 + (float)m / 128 : 2 + (float)(m - 128) / 64); /* all are bf16 */
+        if (k[j] > k[best]) best = j;
+    }
+    for (int i = 0; i < T * E; i++) v[i] = (float)(i / E);
+    fusor_buffer in[3] = {{.data = q, .dtype = FUSOR_F32, .rank = 2, .shape = {S, 1}},
+                          {.data = k, .dtype = FUSOR_F32, .rank = 2, .shape = {T, 1}},
+                          {.data = v, .dtype = FUSOR_F32, .rank = 2, .shape = {T, E}}};
+    fusor_buffer out = {.data = y, .dtype = FUSOR_F32, .rank = 2, .shape = {S, E}};
+    cr_assert(fusor_compile_text(ctx, text, NULL, &exe) == FUSOR_OK, "%s", fusor_error_message(ctx));
+    cr_assert(fusor_executable_call(exe, 3, in, 1, &out) == FUSOR_OK, "%s", fusor_error_message(ctx));
+    for (int i = 0; i < S * E; i++)
+        cr_expect_eq(y[i], (float)best, "%s, scores of %g: query %d: %g, not %d", target, sign * factor, i / E, y[i], best);
+    fusor_executable_free(exe);
+}
+
+Test(attention, large_scores_are_no_rounding) {
+    for (int level = 0; level <= (int)rt_host_level() + 1; level++) {
+        fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
+        o.target = level <= (int)rt_host_level() ? ir_levels[level].name : NULL; /* NULL: all that the host has */
+        fusor_context *ctx = fusor_context_new(&o);
+        cr_assert(ctx);
+        for (int power = 14; power <= 125; power += power < 40 ? 2 : 5)
+            for (int sign = -1; sign <= 1; sign += 2)
+                expect_one_key(ctx, o.target ? o.target : "the host", ldexp(1, power), (float)sign);
+        fusor_context_free(ctx);
+    }
+}
+
 /* What causal or window hides from a query reaches nothing of it, whatever it is: values that are not finite at keys
  * that it does not see, other queries of its panel do, or none (the unused end of a cache). */
 static void hide(fusor_context *ctx, const char *target, const char *type, const int *size, const int *window) {
