@@ -31,10 +31,16 @@ bool contract_stores_bf16(const contract *c) {
 
 /* Vectors of sums as the matmul's type. */
 static void round_sums(contract *c, LLVMValueRef *sum, int n) {
-    const ir_dtype t = c->k->inst[c->matmul].dtype;
-    const bool is_stored = c->e->lanes == 16 && contract_stores_bf16(c);
-    if (is_stored) em_bf16_round(c->e, sum, n);
-    for (int i = 0; i < n && !is_stored; i++) sum[i] = em_cast(c->e, sum[i], c->acc, t);
+    const ir_kinst *matmul = &c->k->inst[c->matmul];
+    const ir_dtype t = matmul->dtype;
+    if (c->e->lanes == 16 && contract_stores_bf16(c)) {
+        em_bf16_round(c->e, sum, n);
+        return;
+    }
+    const bool is_arithmetic = t == FUSOR_BF16 && c->acc == FUSOR_F32 && c->k->inst[matmul->in[0]].dtype == t &&
+                               c->k->inst[matmul->in[1]].dtype == t;
+    for (int i = 0; i < n; i++)
+        sum[i] = is_arithmetic ? em_half_round(c->e, t, sum[i], true) : em_cast(c->e, sum[i], c->acc, t);
 }
 
 void contract_finish(contract *c, contract_point *at, LLVMValueRef sum) {
