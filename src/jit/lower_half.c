@@ -110,8 +110,11 @@ LLVMValueRef em_half_round(emit *e, ir_dtype t, LLVMValueRef value, bool is_arit
     /* The carry of the addition goes into the exponent as it should, to infinity too; a NaN only gets its quiet bit.
      * But NaNs that arithmetic makes of bf16 operands are quiet and have 16 zeros below: they stay as they are; but on
      * a GPU all NaNs are 0x7fffffff. */
-    LLVMValueRef x = em_bits_of_f32(e, value), odd = em_and(e, em_lshr(e, x, 16), i32(e, 1));
-    LLVMValueRef up = em_add(e, em_add(e, x, i32(e, 0x7fff)), odd);
+    LLVMValueRef x = em_bits_of_f32(e, value), up;
+    if (e->level->has_mask) { /* an instruction less than by adding the bit itself */
+        LLVMValueRef is_odd = em_icmp(e, LLVMIntNE, em_and(e, x, i32(e, 0x10000)), i32(e, 0));
+        up = em_add(e, x, em_select(e, is_odd, i32(e, 0x8000), i32(e, 0x7fff)));
+    } else up = em_add(e, em_add(e, x, i32(e, 0x7fff)), em_and(e, em_lshr(e, x, 16), i32(e, 1)));
     if (!is_arithmetic || ir_level_is_gpu(e->k->level))
         up = em_select(e, em_fcmp(e, LLVMRealUNO, value, value), em_or(e, x, i32(e, 0x400000)), up);
     LLVMValueRef rounded = em_f32_of_bits(e, em_and(e, up, i32(e, 0xffff0000)));
