@@ -112,9 +112,8 @@ static inline void attention_put(attention *a, LLVMValueRef v, LLVMValueRef base
 enum { ATTENTION_PARTS = 2 };
 /* Weights x of two keys -> words of the parts. */
 void attention_split(attention *a, const LLVMValueRef x[2], LLVMValueRef word[ATTENTION_PARTS]);
-/* What em_bf16_is_exact is told of the parts of weights, of which `least` is the least (em_lesser_magnitude) and `sum` what
- * they add up to. */
-void attention_store_exponent(attention *a, LLVMValueRef least, LLVMValueRef sum, LLVMValueRef to);
+/* What em_bf16_is_exact is told of the parts of weights, of which `least` is the least (em_lesser_magnitude). */
+void attention_store_exponent(attention *a, LLVMValueRef least, LLVMValueRef to);
 
 /* Each emits its functions; parameters are said there. */
 void attention_emit_tiles(attention *a);

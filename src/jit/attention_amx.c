@@ -65,17 +65,15 @@ void attention_split(attention *a, const LLVMValueRef x[2], LLVMValueRef word[AT
         word[p] = em_or(e, LLVMBuildLShr(e->b, part[p][0], em_i32(e, 16), ""), em_and(e, part[p][1], high));
 }
 
-/* Weights that are no numbers add up to none. All are multiples of the last bit of the least weight, 2^(E - 150), as
- * elements of exponent E - 16 are; none is subnormal where E is 24 and more. */
-void attention_store_exponent(attention *a, LLVMValueRef least, LLVMValueRef sum, LLVMValueRef to) {
+/* All weights are multiples of the last bit of the least one, 2^(E - 150), as elements of exponent E - 16 are; none is
+ * subnormal where E is 24 and more. (One that is no number makes all of its query's results none by their sum.) */
+void attention_store_exponent(attention *a, LLVMValueRef least, LLVMValueRef to) {
     emit *e = a->e;
     LLVMTypeRef t = e->t_i32;
-    LLVMValueRef is_none = em_fcmp(e, LLVMRealUNO, sum, sum);
     em_store_least_exponent(e, least, to);
     LLVMValueRef x = LLVMBuildLoad2(e->b, t, to, "");
     LLVMSetAlignment(x, 4);
-    LLVMValueRef is_bad = LLVMBuildOr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, x, LLVMConstInt(t, 24, 0), ""),
-                                      em_intrinsic(e, "llvm.vector.reduce.or", 1, &is_none), "");
+    LLVMValueRef is_bad = LLVMBuildICmp(e->b, LLVMIntSLT, x, LLVMConstInt(t, 24, 0), "");
     x = LLVMBuildSelect(e->b, is_bad, LLVMConstInt(t, (uint32_t)-1000, 0),
                         LLVMBuildSub(e->b, x, LLVMConstInt(t, 16, 0), ""), "");
     LLVMSetAlignment(LLVMBuildStore(e->b, x, to), 4);

@@ -133,8 +133,8 @@ static LLVMValueRef panel_score(const scores *v, LLVMValueRef s, LLVMValueRef x,
     return em_select(e, attention_sees(a, v->low, v->high, x, chunk), s, lowest(a));
 }
 
-/* The largest of scores that are finished as they are, of each query, over the keys whose number is returned: several at a
- * time, each against its own. */
+/* The largest of scores that are finished as they are, of each query, over the keys whose number is returned: several
+ * at a time, each against its own. */
 static LLVMValueRef largest_of_keys(attention *a, LLVMValueRef *in, LLVMValueRef *largest, int chunks) {
     enum { AT_ONCE = 4 };
     emit *e = a->e;
@@ -151,8 +151,10 @@ static LLVMValueRef largest_of_keys(attention *a, LLVMValueRef *in, LLVMValueRef
     for (int i = 0; i < AT_ONCE * chunks; i++)
         em_loop_next(e, most[i / chunks][i % chunks], next[i / chunks][i % chunks]);
     em_end(e, &l);
-    for (int c = 0; c < chunks; c++)
-        largest[c] = larger(a, larger(a, most[0][c], most[1][c]), larger(a, most[2][c], most[3][c]));
+    for (int c = 0; c < chunks; c++) {
+        largest[c] = most[0][c];
+        for (int key = 1; key < AT_ONCE; key++) largest[c] = larger(a, most[key][c], largest[c]);
+    }
     return whole;
 }
 
@@ -160,11 +162,11 @@ static LLVMValueRef largest_of_keys(attention *a, LLVMValueRef *in, LLVMValueRef
 static void finish_scores(const scores *v, LLVMValueRef *in, LLVMValueRef *largest, int chunks) {
     attention *a = v->a;
     emit *e = a->e;
-    LLVMValueRef next[ATTENTION_CHUNKS], old[ATTENTION_CHUNKS], from = attention_num(a, 0);
-    for (int c = 0; c < chunks; c++) old[c] = attention_get(a, in[LARGEST], attention_num(a, c * a->lanes));
-    if (v->is_raw && !v->mask && !v->is_bound) from = largest_of_keys(a, in, old, chunks);
+    LLVMValueRef next[ATTENTION_CHUNKS], most[ATTENTION_CHUNKS], from = attention_num(a, 0);
+    for (int c = 0; c < chunks; c++) most[c] = attention_get(a, in[LARGEST], attention_num(a, c * a->lanes));
+    if (v->is_raw && !v->mask && !v->is_bound) from = largest_of_keys(a, in, most, chunks);
     em_loop l = em_for(e, from, in[COUNT], attention_num(a, 1));
-    for (int c = 0; c < chunks; c++) largest[c] = em_loop_phi(e, &l, old[c]);
+    for (int c = 0; c < chunks; c++) largest[c] = em_loop_phi(e, &l, most[c]);
     LLVMValueRef row = em_mul(e, l.i, attention_num(a, a->nr));
     for (int c = 0; c < chunks; c++) {
         LLVMValueRef at = em_add(e, row, attention_num(a, c * a->lanes)), raw = attention_get(a, in[S], at),
@@ -182,8 +184,8 @@ enum { ASKED_NOW, SUM_NOW = ASKED_NOW + ATTENTION_ASKED, LEAST_NOW = SUM_NOW + A
 typedef struct weights {
     attention *a;
     LLVMValueRef *in, now[NOW]; /* NULL: not needed */
-    /* Of f32, where the level has fma, weights are 2^(score * by - shift): shift is the largest score times `by`, rounded,
-     * and the same for all keys of a query, so that leaves no error. Else `by` is NULL, and they are
+    /* a->splits: weights are 2^(score * by - shift), by one fma; shift is the largest score times `by`, rounded, the
+     * same for all keys of a query, and in the factors too, so that leaves no error. Else `by` is NULL, and they are
      * exp((score - minus) * scale). */
     LLVMValueRef by, shift[ATTENTION_CHUNKS], minus[ATTENTION_CHUNKS], scale;
     int chunks;
@@ -270,47 +272,41 @@ static void make_parts(weights *w) {
     em_loop z = em_for(e, em_mul(e, pairs, row), em_mul(e, w->in[WORDS], row), attention_num(a, a->lanes));
     LLVMSetAlignment(LLVMBuildStore(e->b, LLVMConstNull(t_words), attention_at(a, w->in[S], z.i)), 4);
     em_end(e, &z);
-    LLVMValueRef sum = w->now[SUM_NOW];
-    for (int c = 1; c < w->chunks; c++) sum = em_fadd(e, sum, w->now[SUM_NOW + c]);
-    attention_store_exponent(a, w->now[LEAST_NOW], sum, w->in[LEAST]);
+    attention_store_exponent(a, w->now[LEAST_NOW], w->in[LEAST]);
 }
 
-/* Those shifts, and factors; old: the largest scores before. A shift that is no small number of roundings, or overflows, is
- * taken from the scores first instead. */
+/* Those shifts, and factors; old: the largest scores before. Where a shift is so large that its rounding, 2^-13 and
+ * more, would be seen in the largest weight, that query's largest score is taken from the others first, and the shift is
+ * 0. A factor is 2^(shift before - shift), by the shifts that weights before were made with, and these are. */
 static void find_shifts(weights *w, const LLVMValueRef *old) {
     attention *a = w->a;
     emit *e = a->e;
-    LLVMValueRef factor[2][ATTENTION_CHUNKS], any = NULL, zero = em_const(e, a->acc, 0);
+    LLVMValueRef minus[ATTENTION_CHUNKS], any = NULL, zero = em_const(e, a->acc, 0), far = em_const(e, a->acc, 0x1p12);
     w->by = em_const(e, a->acc, LOG2E);
     if (w->scale) w->by = em_fmul(e, em_splat(e, w->scale), w->by);
     for (int c = 0; c < w->chunks; c++) {
-        w->shift[c] = em_fmul(e, w->minus[c], w->by);
-        LLVMValueRef is =
-            em_fcmp(e, LLVMRealUGE, em_intrinsic(e, "llvm.fabs", 1, &w->shift[c]), em_const(e, a->acc, 0x1p30));
-        any = any ? em_or(e, any, is) : is;
-        factor[0][c] = em_fsub(e, em_fmul(e, old[c], w->by), w->shift[c]);
+        LLVMValueRef before = em_fmul(e, old[c], w->by), shift = em_fmul(e, w->minus[c], w->by);
+        LLVMValueRef was_far = em_fcmp(e, LLVMRealUGE, em_fabs(e, before), far);
+        LLVMValueRef is_far = em_fcmp(e, LLVMRealUGE, em_fabs(e, shift), far);
+        LLVMValueRef of_near =
+            em_select(e, was_far, em_mad(e, old[c], w->by, em_fneg(e, shift)), em_fsub(e, before, shift));
+        LLVMValueRef of_far = em_select(e, was_far, em_fmul(e, em_fsub(e, old[c], w->minus[c]), w->by),
+                                        em_mad(e, em_fneg(e, w->minus[c]), w->by, before));
+        attention_put(a, math_weight(e, em_select(e, is_far, of_far, of_near)), w->in[FACTOR],
+                      attention_num(a, c * a->lanes));
+        w->shift[c] = em_select(e, is_far, zero, shift);
+        minus[c] = em_select(e, is_far, w->minus[c], zero);
+        any = any ? em_or(e, any, is_far) : is_far;
     }
-    em_branch far = em_if(e, em_intrinsic(e, "llvm.vector.reduce.or", 1, &any));
-    for (int c = 0; c < w->chunks; c++) factor[1][c] = em_fmul(e, em_fsub(e, old[c], w->minus[c]), w->by);
+    em_branch b = em_if(e, em_intrinsic(e, "llvm.vector.reduce.or", 1, &any));
     em_loop l = em_for(e, attention_num(a, 0), w->in[COUNT], attention_num(a, 1));
     LLVMValueRef row = em_mul(e, l.i, attention_num(a, a->nr));
     for (int c = 0; c < w->chunks; c++) {
         LLVMValueRef at = em_add(e, row, attention_num(a, c * a->lanes));
-        attention_put(a, em_fsub(e, attention_get(a, w->in[S], at), w->minus[c]), w->in[S], at);
+        attention_put(a, em_fsub(e, attention_get(a, w->in[S], at), minus[c]), w->in[S], at);
     }
     em_end(e, &l);
-    LLVMBasicBlockRef from[2] = {LLVMGetInsertBlock(e->b)};
-    em_endif(e, &far);
-    from[1] = far.other;
-    for (int c = 0; c < w->chunks; c++) {
-        LLVMValueRef shift = LLVMBuildPhi(e->b, LLVMTypeOf(zero), ""), x = LLVMBuildPhi(e->b, LLVMTypeOf(zero), "");
-        LLVMAddIncoming(shift, (LLVMValueRef[]){zero, w->shift[c]}, from, 2);
-        LLVMAddIncoming(x, (LLVMValueRef[]){factor[1][c], factor[0][c]}, from, 2);
-        w->shift[c] = shift;
-        factor[0][c] = x;
-    }
-    for (int c = 0; c < w->chunks; c++)
-        attention_put(a, math_weight(e, factor[0][c]), w->in[FACTOR], attention_num(a, c * a->lanes));
+    em_endif(e, &b);
 }
 
 /* Where the products find the largest scores, factor has them at first (a bound takes keys away: they are found

@@ -256,7 +256,7 @@ Test(attention, weights_are_exponentials) {
 }
 
 /* Scores so large that only one key has a weight, whatever power of two they are multiplied by, up to the largest: the
- * largest score must not be rounded or overflow where it is taken from the others, in whichever block of keys it is. */
+ * largest score, in whichever block of keys it is, neither overflows nor is lost where it is taken from the others. */
 static void expect_one_key(fusor_context *ctx, const char *target, double factor, float sign) {
     enum { S = 40, T = 150, E = 20 };
     static float q[S], k[T], v[T * E], y[S * E];
@@ -279,7 +279,34 @@ static void expect_one_key(fusor_context *ctx, const char *target, double factor
     cr_assert(fusor_compile_text(ctx, text, NULL, &exe) == FUSOR_OK, "%s", fusor_error_message(ctx));
     cr_assert(fusor_executable_call(exe, 3, in, 1, &out) == FUSOR_OK, "%s", fusor_error_message(ctx));
     for (int i = 0; i < S * E; i++)
-        cr_expect_eq(y[i], (float)best, "%s, scores of %g: query %d: %g, not %d", target, sign * factor, i / E, y[i], best);
+        cr_expect_eq(y[i], (float)best, "%s, scores of %g: query %d: %g, not %d", target, sign * factor, i / E, y[i],
+                     best);
+    fusor_executable_free(exe);
+}
+
+/* All scores of query 0 are `score`, half of them in the first blocks, whose values are 0, half in the others, whose
+ * values are `value`: half of it is the result, whatever the scores of query 7 of the same panel are, which is 1e30 more times
+ * `first` in the first blocks and times `second` in the others. */
+static void expect_half(fusor_context *ctx, const char *target, float score, float first, float second, float value) {
+    enum { S = 40, T = 256, E = 20 };
+    static float q[S * 2], k[T * 2], v[T * E], y[S * E];
+    static const char text[] =
+        "func @f(%q: f32[S, 2], %k: f32[T, 2], %v: f32[T, 20]) -> f32[S, 20] { %a = cast(%q, bf16) %b = cast(%k, bf16) "
+        "%c = cast(%v, bf16) %y = attention(%a, %b, %c, scale=1.0) %r = cast(%y, f32) return %r }";
+    fusor_executable *exe = NULL;
+    memset(q, 0, sizeof q);
+    for (int i = 0; i < S; i++) q[2 * i + (i == 7)] = i == 7 ? 1e15f : score;
+    for (int j = 0; j < T; j++) k[2 * j] = 1, k[2 * j + 1] = 1e15f * (j < T / 2 ? first : second);
+    for (int i = 0; i < T * E; i++) v[i] = i < T / 2 * E ? 0 : value;
+    fusor_buffer in[3] = {{.data = q, .dtype = FUSOR_F32, .rank = 2, .shape = {S, 2}},
+                          {.data = k, .dtype = FUSOR_F32, .rank = 2, .shape = {T, 2}},
+                          {.data = v, .dtype = FUSOR_F32, .rank = 2, .shape = {T, E}}};
+    fusor_buffer out = {.data = y, .dtype = FUSOR_F32, .rank = 2, .shape = {S, E}};
+    cr_assert(fusor_compile_text(ctx, text, NULL, &exe) == FUSOR_OK, "%s", fusor_error_message(ctx));
+    cr_assert(fusor_executable_call(exe, 3, in, 1, &out) == FUSOR_OK, "%s", fusor_error_message(ctx));
+    for (int i = 0; i < E; i++)
+        cr_expect_eq(y[i], value / 2, "%s, scores of %g, %g and %g beside: %a, not %a", target, score, first, second,
+                     y[i], value / 2);
     fusor_executable_free(exe);
 }
 
@@ -289,9 +316,15 @@ Test(attention, large_scores_are_no_rounding) {
         o.target = level <= (int)rt_host_level() ? ir_levels[level].name : NULL; /* NULL: all that the host has */
         fusor_context *ctx = fusor_context_new(&o);
         cr_assert(ctx);
+        const char *name = o.target ? o.target : "the host";
         for (int power = 14; power <= 125; power += power < 40 ? 2 : 5)
-            for (int sign = -1; sign <= 1; sign += 2)
-                expect_one_key(ctx, o.target ? o.target : "the host", ldexp(1, power), (float)sign);
+            for (int sign = -1; sign <= 1; sign += 2) expect_one_key(ctx, name, ldexp(1, power), (float)sign);
+        static const float scores[] = {0, 1.25f, -2832, 2848, 92160, 249856, -1998848, 31981568, 377487360, 696254464},
+                           values[] = {1, 0x1.fep119f, 0x1p-125f};
+        for (int i = 0; i < 10; i++)
+            for (int beside = 0; beside < 6; beside++)
+                expect_half(ctx, name, scores[i], (float)(beside % 3 - 1), (float)(beside / 3),
+                            values[(i + beside) % 3]);
         fusor_context_free(ctx);
     }
 }
