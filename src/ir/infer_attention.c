@@ -127,14 +127,13 @@ static fusor_status infer_heads(ir_graph *g, ir_node *n, unsigned axis) {
     if (ir_size_is(s, h, 1)) h = hv;
     n->dim[axis] = ir_size_is(s, hq, 1) ? h : hq;
     if (!ir_size_is(s, hq, 1) && !ir_size_is(s, h, 1) && hq != h) {
-        const bool is_none = ir_size_is(s, h, 0);
-        const ir_size whole = is_none ? h : ir_size_mul(s, ir_size_div(s, hq, h), h);
+        const ir_size whole = ir_size_mul(s, ir_size_div(s, hq, ir_size_max(s, h, ir_size_const(s, 1))), h);
         if (ir_size_never_equal(s, whole, hq)) {
             return SHAPE_ERROR("%s is %s, %s heads, but %s is %s, %s; expected a multiple of them", who(g, n, Q),
                                type_text(g, &q), size_text(g, hq), who(g, n, K), type_text(g, &k), size_text(g, h));
         }
-        const char *what = fu_format(g->arena, "attention: the heads of %s must be a multiple of those of %s",
-                                     who(g, n, Q), who(g, n, K));
+        const char *what = fu_format(g->arena, "attention: the heads of %s (%s) must be a multiple of those of %s (%s)",
+                                     who(g, n, Q), size_text(g, hq), who(g, n, K), size_text(g, h));
         ir_add_check(g, (ir_check){.a = hq, .b = whole, .kind = IR_CHECK_EQUAL, .what = what, .loc = n->loc});
     }
     for (unsigned i = Q; i < MASK; i++)

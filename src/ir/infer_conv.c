@@ -91,6 +91,7 @@ fusor_status infer_conv(ir_graph *g, ir_node *n) {
             const char *what =
                 fu_format(g->arena, "the weights are %s; expected a kernel of 1 or more", type_text(g, &w));
             if (is_known) return SHAPE_ERROR("%s", what);
+            what = fu_format(g->arena, "%s: %s", ir_ops[n->op].name, what);
             ir_add_check(
                 g,
                 (ir_check){.a = w.dim[d], .b = number(g, 1), .kind = IR_CHECK_NOT_ZERO, .what = what, .loc = n->loc});

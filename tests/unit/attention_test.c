@@ -329,6 +329,32 @@ Test(attention, large_scores_are_no_rounding) {
     }
 }
 
+/* Heads of named sizes are checked at the call; none over none are none. */
+Test(attention, named_heads_are_multiples) {
+    static const int64_t cases[][3] = {{0, 0, 1}, {0, 2, 1}, {6, 3, 1}, {6, 4, 0}, {6, 0, 0}, {1, 2, 0}};
+    static float x[6 * 3 * 8], y[6 * 3 * 8];
+    fusor_context *ctx = fusor_context_new(NULL);
+    fusor_executable *exe = NULL;
+    cr_assert(fusor_compile_text(ctx,
+                                 "func @f(%q: f32[G, 3, 8], %k: f32[H, 3, 8], %v: f32[H, 3, 8]) -> f32[G, 3, 8] { %y = "
+                                 "attention(%q, %k, %v) return %y }",
+                                 NULL, &exe) == FUSOR_OK,
+              "%s", fusor_error_message(ctx));
+    for (int i = 0; i < 6; i++) {
+        fusor_buffer in[3] = {{.data = x, .dtype = FUSOR_F32, .rank = 3, .shape = {cases[i][0], 3, 8}},
+                              {.data = x, .dtype = FUSOR_F32, .rank = 3, .shape = {cases[i][1], 3, 8}},
+                              {.data = x, .dtype = FUSOR_F32, .rank = 3, .shape = {cases[i][1], 3, 8}}};
+        fusor_buffer out = {.data = y, .dtype = FUSOR_F32, .rank = 3, .shape = {cases[i][0], 3, 8}};
+        const fusor_status got = fusor_executable_call(exe, 3, in, 1, &out);
+        cr_expect_eq(got == FUSOR_OK, cases[i][2] != 0, "case %d: %s", i, fusor_error_message(ctx));
+        if (!cases[i][2])
+            cr_expect(strstr(fusor_error_message(ctx), "of q, %q, (G) must be a multiple of those of k, %k, (H): G = "),
+                      "%s", fusor_error_message(ctx));
+    }
+    fusor_executable_free(exe);
+    fusor_context_free(ctx);
+}
+
 /* What causal or window hides from a query reaches nothing of it, whatever it is: values that are not finite at keys
  * that it does not see, other queries of its panel do, or none (the unused end of a cache). */
 static void hide(fusor_context *ctx, const char *target, const char *type, const int *size, const int *window) {
