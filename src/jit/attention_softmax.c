@@ -43,13 +43,17 @@ static LLVMValueRef larger(attention *a, LLVMValueRef x, LLVMValueRef than) {
     return em_select(a->e, em_fcmp(a->e, LLVMRealOGT, x, than), x, than);
 }
 
-/* exp(x * scale) for x <= 0; scale: NULL is 1. */
-static LLVMValueRef weight(attention *a, LLVMValueRef x, LLVMValueRef scale) {
+/* What scores of f32 are multiplied by to be exponents of 2; scale: NULL is 1. */
+static LLVMValueRef to_exponents(attention *a, LLVMValueRef scale) {
     emit *e = a->e;
     LLVMValueRef log2e = em_const(e, a->acc, LOG2E);
+    return scale ? em_fmul(e, em_splat(e, scale), log2e) : log2e;
+}
+
+/* exp(x * scale) for x <= 0. */
+static LLVMValueRef weight(attention *a, LLVMValueRef x, LLVMValueRef scale) {
     if (a->acc != FUSOR_F32) return lower(a, IR_OP_EXP, 1, x, NULL);
-    if (!scale) return math_weight(e, em_fmul(e, x, log2e));
-    return math_weight(e, em_fmul(e, x, em_fmul(e, em_splat(e, scale), log2e)));
+    return math_weight(a->e, em_fmul(a->e, x, to_exponents(a, scale)));
 }
 
 /* What is subtracted from scores whose largest is `largest`. */
@@ -276,14 +280,13 @@ static void make_parts(weights *w) {
 }
 
 /* Those shifts, and factors; old: the largest scores before. Where a shift is so large that its rounding, 2^-13 and
- * more, would be seen in the largest weight, that query's largest score is taken from the others first, and the shift is
- * 0. A factor is 2^(shift before - shift), by the shifts that weights before were made with, and these are. */
+ * more, would be seen in the largest weight, that query's largest score is taken from the others first, and the shift
+ * is 0. A factor is 2^(shift before - shift), by the shifts that weights before were made with, and these are. */
 static void find_shifts(weights *w, const LLVMValueRef *old) {
     attention *a = w->a;
     emit *e = a->e;
     LLVMValueRef minus[ATTENTION_CHUNKS], any = NULL, zero = em_const(e, a->acc, 0), far = em_const(e, a->acc, 0x1p12);
-    w->by = em_const(e, a->acc, LOG2E);
-    if (w->scale) w->by = em_fmul(e, em_splat(e, w->scale), w->by);
+    w->by = to_exponents(a, w->scale);
     for (int c = 0; c < w->chunks; c++) {
         LLVMValueRef before = em_fmul(e, old[c], w->by), shift = em_fmul(e, w->minus[c], w->by);
         LLVMValueRef was_far = em_fcmp(e, LLVMRealUGE, em_fabs(e, before), far);

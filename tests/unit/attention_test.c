@@ -214,30 +214,49 @@ Test(attention, recognized_rows_without_a_key_are_nan) {
     fu_arena_free(&arena);
 }
 
+/* Attention in f32 of S queries and T keys of D, values of E, by `text`. */
+typedef struct shape {
+    int64_t s, t, d, e;
+} shape;
+static void attend(fusor_context *ctx, const char *text, shape n, float *q, float *k, float *v, float *y) {
+    fusor_executable *exe = NULL;
+    fusor_buffer in[3] = {{.data = q, .dtype = FUSOR_F32, .rank = 2, .shape = {n.s, n.d}},
+                          {.data = k, .dtype = FUSOR_F32, .rank = 2, .shape = {n.t, n.d}},
+                          {.data = v, .dtype = FUSOR_F32, .rank = 2, .shape = {n.t, n.e}}};
+    fusor_buffer out = {.data = y, .dtype = FUSOR_F32, .rank = 2, .shape = {n.s, n.e}};
+    cr_assert(fusor_compile_text(ctx, text, NULL, &exe) == FUSOR_OK, "%s", fusor_error_message(ctx));
+    cr_assert(fusor_executable_call(exe, 3, in, 1, &out) == FUSOR_OK, "%s", fusor_error_message(ctx));
+    fusor_executable_free(exe);
+}
+
+/* The same by bf16. */
+static void attend_bf16(fusor_context *ctx, shape n, float *q, float *k, float *v, float *y) {
+    char text[300];
+    snprintf(text, sizeof text,
+             "func @f(%%q: f32[S, %d], %%k: f32[T, %d], %%v: f32[T, %d]) -> f32[S, %d] { %%a = cast(%%q, bf16) "
+             "%%b = cast(%%k, bf16) %%c = cast(%%v, bf16) %%y = attention(%%a, %%b, %%c, scale=1.0) "
+             "%%r = cast(%%y, f32) return %%r }",
+             (int)n.d, (int)n.d, (int)n.e, (int)n.e);
+    attend(ctx, text, n, q, k, v, y);
+}
+
 /* Two keys, scores 0 and -x, values 0 and 1: w / (1 + w) with w = exp(-x). The product of x and log2 e is off by x
  * units in the last place or so, the rest by a few; far below what diff/ops_test.c allows. */
 static void expect_weights(fusor_context *ctx, const char *target, int n, double scale) {
     char text[200];
     float q[100], k[2] = {0, -1}, v[32] = {0}, y[1600];
-    fusor_executable *exe = NULL;
     snprintf(text, sizeof text,
              "func @f(%%q: f32[S, 1], %%k: f32[2, 1], %%v: f32[2, 16]) -> f32[S, 16] { %%y = attention(%%q, %%k, %%v, "
              "scale=%.17g) return %%y }",
              scale);
     for (int i = 0; i < n; i++) q[i] = (float)(i * i % 101 * 1.09 / scale);
     for (int i = 16; i < 32; i++) v[i] = 1;
-    fusor_buffer in[3] = {{.data = q, .dtype = FUSOR_F32, .rank = 2, .shape = {n, 1}},
-                          {.data = k, .dtype = FUSOR_F32, .rank = 2, .shape = {2, 1}},
-                          {.data = v, .dtype = FUSOR_F32, .rank = 2, .shape = {2, 16}}};
-    fusor_buffer out = {.data = y, .dtype = FUSOR_F32, .rank = 2, .shape = {n, 16}};
-    cr_assert(fusor_compile_text(ctx, text, NULL, &exe) == FUSOR_OK, "%s", fusor_error_message(ctx));
-    cr_assert(fusor_executable_call(exe, 3, in, 1, &out) == FUSOR_OK, "%s", fusor_error_message(ctx));
+    attend(ctx, text, (shape){n, 2, 1, 16}, q, k, v, y);
     for (int i = 0; i < n * 16; i++) {
         const double x = (double)q[i / 16] * scale, w = exp(-x), want = w / (1 + w);
         cr_expect(fabs(y[i] - want) <= want * (8 + 2 * x) * 0x1p-24 + 0x1p-126,
                   "%s, %d queries, scale %g, x %g: %a, %a", target, n, scale, x, y[i], want);
     }
-    fusor_executable_free(exe);
 }
 
 Test(attention, weights_are_exponentials) {
@@ -260,10 +279,6 @@ Test(attention, weights_are_exponentials) {
 static void expect_one_key(fusor_context *ctx, const char *target, double factor, float sign) {
     enum { S = 40, T = 150, E = 20 };
     static float q[S], k[T], v[T * E], y[S * E];
-    static const char text[] =
-        "func @f(%q: f32[S, 1], %k: f32[T, 1], %v: f32[T, 20]) -> f32[S, 20] { %a = cast(%q, bf16) %b = cast(%k, bf16) "
-        "%c = cast(%v, bf16) %y = attention(%a, %b, %c, scale=1.0) %r = cast(%y, f32) return %r }";
-    fusor_executable *exe = NULL;
     int best = 0;
     for (int i = 0; i < S; i++) q[i] = (float)(factor * (1 + i % 2));
     for (int j = 0; j < T; j++) {
@@ -272,42 +287,26 @@ static void expect_one_key(fusor_context *ctx, const char *target, double factor
         if (k[j] > k[best]) best = j;
     }
     for (int i = 0; i < T * E; i++) v[i] = (float)(i / E);
-    fusor_buffer in[3] = {{.data = q, .dtype = FUSOR_F32, .rank = 2, .shape = {S, 1}},
-                          {.data = k, .dtype = FUSOR_F32, .rank = 2, .shape = {T, 1}},
-                          {.data = v, .dtype = FUSOR_F32, .rank = 2, .shape = {T, E}}};
-    fusor_buffer out = {.data = y, .dtype = FUSOR_F32, .rank = 2, .shape = {S, E}};
-    cr_assert(fusor_compile_text(ctx, text, NULL, &exe) == FUSOR_OK, "%s", fusor_error_message(ctx));
-    cr_assert(fusor_executable_call(exe, 3, in, 1, &out) == FUSOR_OK, "%s", fusor_error_message(ctx));
+    attend_bf16(ctx, (shape){S, T, 1, E}, q, k, v, y);
     for (int i = 0; i < S * E; i++)
         cr_expect_eq(y[i], (float)best, "%s, scores of %g: query %d: %g, not %d", target, sign * factor, i / E, y[i],
                      best);
-    fusor_executable_free(exe);
 }
 
 /* All scores of query 0 are `score`, half of them in the first blocks, whose values are 0, half in the others, whose
- * values are `value`: half of it is the result, whatever the scores of query 7 of the same panel are, which is 1e30 more times
+ * values are `value`: half of it is the result, whatever the scores of query 7 of the same panel are: 1e30 times
  * `first` in the first blocks and times `second` in the others. */
 static void expect_half(fusor_context *ctx, const char *target, float score, float first, float second, float value) {
     enum { S = 40, T = 256, E = 20 };
     static float q[S * 2], k[T * 2], v[T * E], y[S * E];
-    static const char text[] =
-        "func @f(%q: f32[S, 2], %k: f32[T, 2], %v: f32[T, 20]) -> f32[S, 20] { %a = cast(%q, bf16) %b = cast(%k, bf16) "
-        "%c = cast(%v, bf16) %y = attention(%a, %b, %c, scale=1.0) %r = cast(%y, f32) return %r }";
-    fusor_executable *exe = NULL;
     memset(q, 0, sizeof q);
     for (int i = 0; i < S; i++) q[2 * i + (i == 7)] = i == 7 ? 1e15f : score;
     for (int j = 0; j < T; j++) k[2 * j] = 1, k[2 * j + 1] = 1e15f * (j < T / 2 ? first : second);
     for (int i = 0; i < T * E; i++) v[i] = i < T / 2 * E ? 0 : value;
-    fusor_buffer in[3] = {{.data = q, .dtype = FUSOR_F32, .rank = 2, .shape = {S, 2}},
-                          {.data = k, .dtype = FUSOR_F32, .rank = 2, .shape = {T, 2}},
-                          {.data = v, .dtype = FUSOR_F32, .rank = 2, .shape = {T, E}}};
-    fusor_buffer out = {.data = y, .dtype = FUSOR_F32, .rank = 2, .shape = {S, E}};
-    cr_assert(fusor_compile_text(ctx, text, NULL, &exe) == FUSOR_OK, "%s", fusor_error_message(ctx));
-    cr_assert(fusor_executable_call(exe, 3, in, 1, &out) == FUSOR_OK, "%s", fusor_error_message(ctx));
+    attend_bf16(ctx, (shape){S, T, 2, E}, q, k, v, y);
     for (int i = 0; i < E; i++)
         cr_expect_eq(y[i], value / 2, "%s, scores of %g, %g and %g beside: %a, not %a", target, score, first, second,
                      y[i], value / 2);
-    fusor_executable_free(exe);
 }
 
 Test(attention, large_scores_are_no_rounding) {
