@@ -88,8 +88,8 @@ static term ordered(const einsum *v, term x, const uint8_t *want) {
 
 /* ---- one operand ---- */
 /* Labels p and q of x are one: only elements with equal indices along them. Adjacent axes of a known size: every n +
- * 1st element of both. Else the others are replaced by 0, and one of the axes is summed; 0 adds nothing, whatever is at
- * the other places. */
+ * 1st element of both. Else the largest along one of the axes, the others replaced by what no element is below: what is
+ * there stays as it is, a NaN and the sign of 0 too. */
 static term diagonal(const einsum *v, term x, unsigned p, unsigned q) {
     const ir_node of = *ir_at(v->g, x.id);
     int64_t n;
@@ -124,14 +124,15 @@ static term diagonal(const einsum *v, term x, unsigned p, unsigned q) {
             if (!index[i]) return (term){0};
         }
         const ir_id same = binary(v, IR_OP_EQ, index[0], index[1]);
-        const ir_id kept = same ? ir_expand_op(v->c, IR_OP_SELECT, 3,
-                                               (ir_id[]){same, x.id, ir_add_literal(v->g, of.dtype, 0)}, NULL, 0, 0)
-                                : 0;
+        const ir_id kept =
+            same ? ir_expand_op(v->c, IR_OP_SELECT, 3,
+                                (ir_id[]){same, x.id, ir_add_literal(v->g, of.dtype, ir_bits_lowest(of.dtype))}, NULL,
+                                0, 0)
+                 : 0;
         if (!kept) return (term){0};
         for (unsigned d = 0; d < of.rank; d++)
             if (d != q) reduced.dim[reduced.rank++] = of.dim[d];
-        x.id = ir_expand_reduce(v->c, IR_OP_REDUCE_SUM, kept, 1u << q, false, ir_is_float(of.dtype) ? of.dtype : v->t,
-                                &reduced);
+        x.id = ir_expand_reduce(v->c, IR_OP_REDUCE_MAX, kept, 1u << q, false, of.dtype, &reduced);
     }
     memmove(&x.label[q], &x.label[q + 1], x.rank - q - 1);
     x.rank--;

@@ -42,13 +42,6 @@ static ir_id add2(const pool *p, ir_op op, ir_id a, ir_id b) { return add(p, op,
 static ir_size constant(const pool *p, int64_t v) { return ir_size_const(p->g->sizes, v); }
 static ir_id integer(const pool *p, int64_t v) { return ir_add_literal(p->g, FUSOR_I64, (ir_bits)v); }
 
-/* The value below which no element is. */
-static ir_bits lowest(ir_dtype t) {
-    bool fits;
-    if (ir_is_float(t)) return ir_bits_from_double(t, -__builtin_inf(), &fits);
-    return ir_is_signed(t) ? (ir_bits)1 << (8 * ir_dtypes[t].bytes - 1) : 0;
-}
-
 /* x with `value` around spatial axes [first, last], as far as any window reaches: ceil adds less than a stride. */
 static ir_id padded(const pool *p, ir_id x, ir_bits value, int first, int last) {
     const unsigned rank = p->n->rank;
@@ -241,6 +234,6 @@ ir_id ir_expand_window(const ir_expand *c, const ir_node *n) {
         return ir_expand_reduction(c, &mean);
     }
     const ir_id y =
-        n->op == IR_OP_MAX_POOL ? pooled(&p, IR_OP_MAXIMUM, n->in[0], lowest(n->dtype)) : expand_average(&p);
+        n->op == IR_OP_MAX_POOL ? pooled(&p, IR_OP_MAXIMUM, n->in[0], ir_bits_lowest(n->dtype)) : expand_average(&p);
     return ir_expand_finish(c, y, n->in[0]);
 }

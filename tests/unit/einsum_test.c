@@ -132,6 +132,53 @@ Test(einsum, sums_of_nothing_are_0_beside_infinity) {
     fusor_context_free(ctx);
 }
 
+/* What a diagonal moves it does not change: NaN, infinities, the sign of 0, the least integer; of sizes with names and
+ * of axes that are not neighbours, where others of its row could be larger, too. */
+Test(einsum, diagonals_keep_bits) {
+    static const char *const program =
+        "func @n(%x: f32[N, N]) -> f32[N] { %y = einsum(\"ii->i\", %x) return %y }\n"
+        "func @k(%x: f32[4, 4]) -> f32[4] { %y = einsum(\"ii->i\", %x) return %y }\n"
+        "func @a(%x: f32[4, 1, 4]) -> f32[4] { %y = einsum(\"iji->i\", %x) return %y }\n"
+        "func @i(%x: i32[N, N]) -> i64[N] { %y = einsum(\"ii->i\", %x) return %y }\n"
+        "func @b(%x: f32[N, 2, N]) -> f32[N, 2] { %y = einsum(\"iji->ij\", %x) return %y }\n";
+    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
+    o.cache_dir = "";
+    fusor_context *ctx = fusor_context_new(&o);
+    static const float special[4] = {-0.0f, NAN, -INFINITY, INFINITY};
+    float x[32], y[8];
+    int32_t integers[16];
+    int64_t wide[4];
+    for (int i = 0; i < 16; i++) x[i] = i % 5 ? 7 : special[i / 5], integers[i] = i % 5 ? 7 : INT32_MIN + i;
+    for (int f = 0; f < 5; f++) {
+        const bool is_integer = f == 3, is_batch = f == 4;
+        fusor_executable *exe = NULL;
+        fusor_buffer in = {.data = is_integer ? (void *)integers : x,
+                           .dtype = is_integer ? FUSOR_I32 : FUSOR_F32,
+                           .rank = 2,
+                           .shape = {4, 4}};
+        fusor_buffer out = {.data = is_integer ? (void *)wide : y,
+                            .dtype = is_integer ? FUSOR_I64 : FUSOR_F32,
+                            .rank = 1,
+                            .shape = {4, 2}};
+        if (f == 2 || is_batch)
+            in.rank = 3, in.shape[1] = is_batch ? 2 : 1, in.shape[2] = 4, out.rank = is_batch ? 2 : 1;
+        if (is_batch)
+            for (int i = 0; i < 32; i++) x[i] = i / 8 == i % 4 ? special[i / 8] : 7;
+        cr_assert_eq(fusor_compile_text(ctx, program, (const char *[]){"n", "k", "a", "i", "b"}[f], &exe), FUSOR_OK,
+                     "%s", fusor_error_message(ctx));
+        cr_assert_eq(fusor_executable_call(exe, 1, &in, 1, &out), FUSOR_OK, "%s", fusor_error_message(ctx));
+        for (int i = 0; i < (is_batch ? 8 : 4); i++) {
+            const float want = special[is_batch ? i / 2 : i];
+            if (is_integer) cr_expect_eq(wide[i], INT32_MIN + 5 * i);
+            else
+                cr_expect(isnan(want) ? isnan(y[i]) : memcmp(&want, &y[i], sizeof want) == 0, "@%d, %d: %g", f, i,
+                          (double)y[i]);
+        }
+        fusor_executable_free(exe);
+    }
+    fusor_context_free(ctx);
+}
+
 /* ---- products of several subscripts a role, as kernels ---- */
 static ir_plan *plan_of(const char *function, ir_level level) {
     return plan_text(function, &(ir_plan_options){.level = level});
