@@ -154,6 +154,7 @@ ir_id ir_add_param(ir_graph *g, const char *name, ir_dtype t, int rank, const ir
 }
 
 ir_id ir_add_literal(ir_graph *g, ir_dtype t, ir_bits bits) {
+    if (ir_is_float(t) && isnan(ir_bits_to_double(t, bits))) bits = ir_bits_from_double(t, NAN, NULL);
     return ir_add_raw(g, &(ir_node){.op = IR_OP_LITERAL, .dtype = t, .bits = bits});
 }
 

@@ -113,7 +113,7 @@ typedef struct ir_module {
 ir_graph *ir_graph_new(fu_arena *a, fu_error *e, const fu_source *src, const char *name);
 static inline ir_node *ir_at(const ir_graph *g, ir_id id) { return &g->nodes.at[id]; }
 ir_id ir_add_param(ir_graph *g, const char *name, ir_dtype t, int rank, const ir_size *dim, fu_loc loc);
-ir_id ir_add_literal(ir_graph *g, ir_dtype t, ir_bits bits);
+ir_id ir_add_literal(ir_graph *g, ir_dtype t, ir_bits bits); /* a NaN: the one of arithmetic, whatever its bits */
 /* Hints of `from` whose nodes became map[node] of g, those on dead nodes (map: 0) excepted. */
 void ir_map_hints(ir_graph *g, const ir_graph *from, const ir_id *map);
 void ir_add_check(ir_graph *g, ir_check check); /* unless it is there already, or always holds */

@@ -144,7 +144,7 @@ ir_bits ir_bits_from_double(ir_dtype t, double v, bool *exact_or_rounded_ok) {
     bool ok;
     ir_bits out = 0;
     if (ir_is_float(t)) {
-        out = float_to_bits(t, v);
+        out = float_to_bits(t, isnan(v) ? NAN : v);
         ok = !isfinite(v) || isfinite(ir_bits_to_double(t, out));
     } else if (v >= -0x1p63 && v < 0x1p63 && v == trunc(v)) {
         out = ir_bits_from_int(t, (int64_t)v, &ok);

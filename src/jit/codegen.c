@@ -257,10 +257,10 @@ static emit *new_emit(job *j) {
     e->ctx = j->ctx;
     e->mod = j->mod;
     e->b = j->builder;
-    e->k = e->whole = j->kernel;
+    e->whole = j->kernel;
+    em_take_program(e, j->kernel);
     e->level = &ir_levels[j->kernel->level];
     e->lanes = 1;
-    ir_kernel_vary_all(e->k, e->varies);
     e->fast_math = j->kernel->fast_math;
     e->is_narrow = j->is_narrow;
     e->arena = &j->arena;

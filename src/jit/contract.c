@@ -682,8 +682,7 @@ fusor_status jit_emit_contract(emit *e, fu_error *err) {
     if (ir_kernel_has_rows(c->whole)) {
         ir_kernel *tile = FU_NEW(e->arena, ir_kernel);
         ir_kernel_tile_program(c->whole, tile);
-        e->k = tile;
-        ir_kernel_vary_all(tile, e->varies);
+        em_take_program(e, tile);
     }
     c->k = e->k;
     FU_TRY(read_description(c, err));

@@ -37,10 +37,10 @@ static void round_sums(contract *c, LLVMValueRef *sum, int n) {
         em_bf16_round(c->e, sum, n);
         return;
     }
-    const bool is_arithmetic = t == FUSOR_BF16 && c->acc == FUSOR_F32 && c->k->inst[matmul->in[0]].dtype == t &&
-                               c->k->inst[matmul->in[1]].dtype == t;
+    const bool has_short_nans = t == FUSOR_BF16 && c->acc == FUSOR_F32 && c->e->has_short_nans[matmul->in[0]] &&
+                                c->e->has_short_nans[matmul->in[1]];
     for (int i = 0; i < n; i++)
-        sum[i] = is_arithmetic ? em_half_round(c->e, t, sum[i], true) : em_cast(c->e, sum[i], c->acc, t);
+        sum[i] = has_short_nans ? em_half_round(c->e, t, sum[i], true) : em_cast(c->e, sum[i], c->acc, t);
 }
 
 void contract_finish(contract *c, contract_point *at, LLVMValueRef sum) {

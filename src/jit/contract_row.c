@@ -71,8 +71,7 @@ fusor_status contract_emit_rows(contract *c, fu_error *err) {
     contract_outer *o = contract_begin(c, ROWS, "rows", parameter, 4, true);
     ir_kernel *k = FU_NEW(e->arena, ir_kernel);
     ir_kernel_row_program(c->whole, k);
-    e->k = k;
-    ir_kernel_vary_all(k, e->varies);
+    em_take_program(e, k);
     e->inner.n = 0;
     e->is_optimized = false;
     e->lanes = 1;

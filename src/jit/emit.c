@@ -70,8 +70,7 @@ LLVMValueRef em_fmul(emit *e, LLVMValueRef a, LLVMValueRef b) { return LLVMBuild
  * so it does not see the numerator's. The fence is no instruction. */
 LLVMValueRef em_fdiv(emit *e, LLVMValueRef a, LLVMValueRef b) {
     if (ir_level_is_gpu(e->k->level) && LLVMTypeOf(a) == em_vec(e, e->t_f32)) return math_gpu_divide(e, a, b);
-    if (LLVMGetTypeKind(LLVMTypeOf(a)) == LLVMVectorTypeKind)
-        a = em_intrinsic(e, "llvm.arithmetic.fence", 1, &a);
+    if (LLVMGetTypeKind(LLVMTypeOf(a)) == LLVMVectorTypeKind) a = em_intrinsic(e, "llvm.arithmetic.fence", 1, &a);
     return LLVMBuildFDiv(e->b, a, b, "");
 }
 /* What an address adds and multiplies is often 0 or 1, and functions without optimization would compute it. */
@@ -315,6 +314,28 @@ LLVMValueRef em_combine(emit *e, ir_op reduce_op, ir_dtype t, LLVMValueRef acc, 
 }
 
 /* ---- the scalar program ---- */
+/* NaNs that arithmetic and functions make are those of their operands, or have one bit set (half_test.c). Others come
+ * from memory, from f16, which has more bits, and from f64. */
+static bool has_short_nans(const emit *e, const ir_kinst *in) {
+    if (!ir_is_float(in->dtype) || in->dtype == FUSOR_BF16) return true;
+    if (in->dtype != FUSOR_F32 || in->op == IR_K_LOAD) return false;
+    if (in->op == IR_K_SCALAR) return true; /* a literal: ir_add_literal */
+    if (in->op >= IR_OP_COUNT) return false;
+    const ir_op_info *op = &ir_ops[in->op];
+    const bool is_arithmetic = in->op == IR_OP_CAST || op->kind == IR_KIND_EW ||
+                               (op->kind == IR_KIND_REDUCE && op->combine != IR_OP_NONE) ||
+                               op->kind == IR_KIND_CONTRACT || op->kind == IR_KIND_CONV;
+    for (int i = 0; i < in->n_in; i++)
+        if (!e->has_short_nans[in->in[i]]) return false;
+    return is_arithmetic;
+}
+
+void em_take_program(emit *e, const ir_kernel *k) {
+    e->k = k;
+    ir_kernel_vary_all(k, e->varies);
+    for (int i = 0; i < k->n_insts; i++) e->has_short_nans[i] = has_short_nans(e, &k->inst[i]);
+}
+
 void em_values_init(em_values *v, LLVMValueRef (*load)(emit *, em_values *, const ir_kinst *, void *), void *user) {
     memset(v->at, 0, sizeof v->at);
     v->load = load;
@@ -356,7 +377,10 @@ LLVMValueRef em_value(emit *e, em_values *v, int number) {
         type[i] = e->k->inst[inst->in[i]].dtype;
     }
     void *before = em_at(e, number);
-    v->at[number] = kind == IR_KIND_RANDOM ? em_random(e, inst, in[0], in[1]) : em_lower(e, inst, in, type);
+    if (kind == IR_KIND_RANDOM) v->at[number] = em_random(e, inst, in[0], in[1]);
+    else if (inst->op == IR_OP_CAST && inst->dtype == FUSOR_BF16 && type[0] == FUSOR_F32)
+        v->at[number] = em_half_round(e, FUSOR_BF16, in[0], e->has_short_nans[inst->in[0]]);
+    else v->at[number] = em_lower(e, inst, in, type);
     em_back(e, before);
     return v->at[number];
 }

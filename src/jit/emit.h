@@ -51,6 +51,7 @@ typedef struct emit {
     LLVMValueRef stride[IR_KERNEL_MAX_BUFFERS][IR_KERNEL_MAX_DIMS]; /* i64; constants where baked */
     LLVMValueRef base[IR_KERNEL_MAX_BUFFERS];
     uint32_t varies[IR_KERNEL_MAX_INSTS];     /* ir_kernel_varies */
+    bool has_short_nans[IR_KERNEL_MAX_INSTS]; /* no NaN of this f32 has more bits than a bf16 */
     LLVMValueRef scalar[IR_KERNEL_MAX_INSTS]; /* scalar args as scalars of their type; splat at use */
     fu_vec(em_inner) inner;                   /* loops made so far */
     int n_loops;
@@ -188,9 +189,9 @@ LLVMValueRef em_cast(emit *e, LLVMValueRef x, ir_dtype from, ir_dtype to);
 /* bf16_words.c: vectors of 32-bit words, each of two bf16, the upper one first. */
 LLVMValueRef em_bf16_dot(emit *e, LLVMValueRef acc, LLVMValueRef a, LLVMValueRef b); /* vdpbf16ps */
 LLVMValueRef em_bf16_half(emit *e, LLVMValueRef words, bool is_upper);               /* as f32 */
-/* An instruction of products by the name of its intrinsic; operands are cast to its types. */
 /* Rounds n vectors of 16 f32 to bf16 (em_half_round), by vcvtneps2bf16 where none of them has a subnormal element. */
 void em_bf16_round(emit *e, LLVMValueRef *x, int n);
+/* An instruction of products by the name of its intrinsic; operands are cast to its types. */
 LLVMValueRef em_dot(emit *e, const char *name, LLVMValueRef *in, unsigned n);
 /* The lesser of `least`, all ones at first, and of magnitudes (bits of halves or f32, without sign) less 1: so 0 is the
  * largest. */
@@ -208,9 +209,8 @@ LLVMValueRef em_bf16_is_exact(emit *e, LLVMValueRef at, LLVMValueRef other);
 /* lower_half.c; t is f16 or bf16, bits are i16. */
 LLVMValueRef em_half_value(emit *e, ir_dtype t, LLVMValueRef bits);
 LLVMValueRef em_half_bits(emit *e, ir_dtype t, LLVMValueRef value); /* of a value of the type */
-LLVMValueRef em_half_round(emit *e, ir_dtype t, LLVMValueRef value,
-                           bool is_arithmetic); /* any float to the nearest value of the type;
-                                    is_arithmetic: a NaN can only come from operands of that type, or from the instruction itself */
+/* Any float to the nearest value of the type. has_short_nans: no NaN of it has more bits than a bf16. */
+LLVMValueRef em_half_round(emit *e, ir_dtype t, LLVMValueRef value, bool has_short_nans);
 /* random.c: elements of a RANDOM instruction: one a lane, of any numbers (i64); or as em_random_block(...) vectors
  * those from element `first` on (a scalar, a multiple of 4) in adjacent lanes: a quarter of the work. seed: i64 at the
  * current width. */
@@ -233,6 +233,7 @@ struct em_values {
     void *user;
     em_values *one; /* scalars of what does not vary along the lanes; made where it is needed */
 };
+void em_take_program(emit *e, const ir_kernel *k); /* k: whose instructions are emitted from now on */
 void em_values_init(em_values *v, LLVMValueRef (*load)(emit *, em_values *, const ir_kinst *, void *), void *user);
 LLVMValueRef em_value(emit *e, em_values *v, int inst);
 /* A value that does not vary along the lanes, as a scalar whatever the width. */

@@ -286,5 +286,5 @@ LLVMValueRef em_lower(emit *e, const ir_kinst *inst, LLVMValueRef *in, const ir_
     if (!v && e->fast_math && e->dt == FUSOR_F32) v = math_fast(e, op, in);
     if (!v) v = lowerings[op](e, in);
     if (!ir_is_half(inst->dtype) || ir_ops[op].flags & IR_CLOSED) return v;
-    return em_half_round(e, t, v, (ir_ops[op].flags & IR_EXACT) != 0);
+    return em_half_round(e, t, v, true);
 }

@@ -103,19 +103,18 @@ static LLVMValueRef narrow_on_gpu(emit *e, LLVMValueRef value) {
     return bits;
 }
 
-LLVMValueRef em_half_round(emit *e, ir_dtype t, LLVMValueRef value, bool is_arithmetic) {
+LLVMValueRef em_half_round(emit *e, ir_dtype t, LLVMValueRef value, bool has_short_nans) {
     if (recall(e, t, value)) return value;
     if (t == FUSOR_BF16 && e->level->cores != IR_CORES_NONE) return em_half_value(e, t, narrow_on_gpu(e, value));
     if (t == FUSOR_F16) return em_half_value(e, t, has_f16c(e) ? narrow_with_f16c(e, value) : narrow_f16(e, value));
     /* The carry of the addition goes into the exponent as it should, to infinity too; a NaN only gets its quiet bit.
-     * But NaNs that arithmetic makes of bf16 operands are quiet and have 16 zeros below: they stay as they are; but on
-     * a GPU all NaNs are 0x7fffffff. */
+     * But those with 16 zeros below stay as they are; but on a GPU all NaNs are 0x7fffffff. */
     LLVMValueRef x = em_bits_of_f32(e, value), up;
     if (e->level->has_mask) { /* an instruction less than by adding the bit itself */
         LLVMValueRef is_odd = em_icmp(e, LLVMIntNE, em_and(e, x, i32(e, 0x10000)), i32(e, 0));
         up = em_add(e, x, em_select(e, is_odd, i32(e, 0x8000), i32(e, 0x7fff)));
     } else up = em_add(e, em_add(e, x, i32(e, 0x7fff)), em_and(e, em_lshr(e, x, 16), i32(e, 1)));
-    if (!is_arithmetic || ir_level_is_gpu(e->k->level))
+    if (!has_short_nans || ir_level_is_gpu(e->k->level))
         up = em_select(e, em_fcmp(e, LLVMRealUNO, value, value), em_or(e, x, i32(e, 0x400000)), up);
     LLVMValueRef rounded = em_f32_of_bits(e, em_and(e, up, i32(e, 0xffff0000)));
     remember(e, t, rounded, LLVMBuildTrunc(e->b, em_lshr(e, up, 16), em_vec(e, e->t_i16), ""));

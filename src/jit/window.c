@@ -753,8 +753,7 @@ static void take_head(window *w) {
     ir_kernel_head(e->whole, head);
     w->band_rows = e->whole->band_rows;
     w->band = ir_kernel_band(head);
-    e->k = head;
-    ir_kernel_vary_all(head, e->varies);
+    em_take_program(e, head);
     em_load_args(e, e->args);
 }
 

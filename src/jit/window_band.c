@@ -86,8 +86,7 @@ fusor_status window_emit_band(window *w, fu_error *err) {
     e->k = e->whole;
     em_load_args(e, in[0]);
     take_dims(e, from, tail->n_dims);
-    e->k = tail;
-    ir_kernel_vary_all(tail, e->varies);
+    em_take_program(e, tail);
     e->inner.n = 0;
     e->lanes = 1;
     const int m = tail->n_dims - 3, q = m + 1;
