@@ -583,7 +583,7 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
         [IR_KERNEL_CONTRACT] = "byjmnk", [IR_KERNEL_SCAN] = "prv",   [IR_KERNEL_WINDOW] = "bmynkqw",
         [IR_KERNEL_ATTENTION] = "bhmnkjg",
     };
-    int at = 0, last_count = 0, matmuls = 0, reductions = 0, scans = 0;
+    int at = 0, matmuls = 0, reductions = 0, scans = 0;
     for (int d = 0; d < k->n_dims; d++) {
         const char *p = strchr(orders[k->kind] + at, k->dim[d].role);
         if (!p || !k->dim[d].role)
@@ -595,7 +595,6 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
                    k->dim[d].role) &&
             d && k->dim[d - 1].role == k->dim[d].role)
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel dim %d: a second dim of role '%c'", d, k->dim[d].role);
-        last_count++;
     }
     for (int b = 0; b < k->n_buffers; b++)
         if (k->buffer[b].behind) FU_TRY(verify_behind(k, &k->buffer[b], e));

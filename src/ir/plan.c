@@ -195,6 +195,17 @@ static void store_operand(planner *p, ir_id id) {
     for (ir_id at = id; at != root; at = ir_at(p->g, at)->in[0]) p->info[at].avail = p->info[root].avail;
 }
 
+/* A cluster of these dims, with the value in it and what that reads; its dims are the value's, as far as those go. */
+static int home_in_new_cluster(planner *p, cluster_kind kind, ir_id id, int rank, const ir_size *dim) {
+    const ir_node *n = ir_at(p->g, id);
+    const int c = plan_new_cluster(p, kind, id, rank, dim);
+    node_info *v = &p->info[id];
+    v->home = v->avail = c;
+    for (int d = 0; d < n->rank; d++) v->coord[d] = ir_size_is(p->g->sizes, n->dim[d], 1) ? -1 : (int8_t)d;
+    (void)plan_take_room(p, c, n);
+    return c;
+}
+
 static void place_operands(planner *p, const ir_node *n) {
     for (int i = 0; i < 2; i++) {
         ir_id root = plan_behind_views(p, n->in[i]);
@@ -242,25 +253,15 @@ static void place_contraction(planner *p, ir_id id) {
     memcpy(dim, n->dim, (size_t)batch * sizeof *dim);
     dim[batch] = has_m ? n->dim[d++] : one;
     dim[batch + 1] = has_n ? n->dim[d++] : one;
-    int c = plan_new_cluster(p, CLUSTER_CONTRACT, id, batch + 2, dim);
-    node_info *v = &p->info[id];
-    v->home = v->avail = c;
-    for (int i = 0; i < n->rank; i++) {
-        int at = i < batch ? i : i == batch && has_m ? batch : batch + 1;
-        v->coord[i] = ir_size_is(p->g->sizes, n->dim[i], 1) ? -1 : (int8_t)at;
-    }
-    (void)plan_take_room(p, c, n);
+    (void)home_in_new_cluster(p, CLUSTER_CONTRACT, id, batch + 2, dim);
+    if (!has_m && has_n && !ir_size_is(p->g->sizes, n->dim[batch], 1)) p->info[id].coord[batch] = (int8_t)(batch + 1);
 }
 
 /* A product whose dims are those of the result as it is (plan_einsum.c). */
 static void place_einsum(planner *p, ir_id id) {
     const ir_node *n = ir_at(p->g, id);
     place_operands(p, n);
-    const int c = plan_new_cluster(p, CLUSTER_CONTRACT, id, n->rank, n->dim);
-    node_info *v = &p->info[id];
-    v->home = v->avail = c;
-    for (int d = 0; d < n->rank; d++) v->coord[d] = ir_size_is(p->g->sizes, n->dim[d], 1) ? -1 : (int8_t)d;
-    (void)plan_take_room(p, c, n);
+    (void)home_in_new_cluster(p, CLUSTER_CONTRACT, id, n->rank, n->dim);
 }
 
 /* A convolution reads both operands where they lie: what is computed is stored first, but pads and conversions. */
@@ -278,11 +279,7 @@ static void place_window(planner *p, ir_id id) {
         }
         plan_store_floating(p, x, IR_REASON_RECOMPUTE);
     }
-    const int c = plan_new_cluster(p, CLUSTER_WINDOW, id, n->rank, n->dim);
-    node_info *v = &p->info[id];
-    v->home = v->avail = c;
-    for (int d = 0; d < n->rank; d++) v->coord[d] = ir_size_is(p->g->sizes, n->dim[d], 1) ? -1 : (int8_t)d;
-    (void)plan_take_room(p, c, n);
+    (void)home_in_new_cluster(p, CLUSTER_WINDOW, id, n->rank, n->dim);
 }
 
 /* ---- attention ---- */
@@ -299,11 +296,7 @@ static void place_attention(planner *p, ir_id id) {
         if (s.n > 0 && (s.leaves > MAX_CLUSTER_LEAVES / 4 || s.n > MAX_CLUSTER_NODES / 5 || s.is_costly))
             plan_store_floating(p, n->in[i], IR_REASON_RECOMPUTE);
     }
-    int c = plan_new_cluster(p, CLUSTER_ATTENTION, id, n->rank, n->dim);
-    node_info *v = &p->info[id];
-    v->home = v->avail = c;
-    for (int d = 0; d < n->rank; d++) v->coord[d] = ir_size_is(p->g->sizes, n->dim[d], 1) ? -1 : (int8_t)d;
-    (void)plan_take_room(p, c, n);
+    (void)home_in_new_cluster(p, CLUSTER_ATTENTION, id, n->rank, n->dim);
 }
 
 /* ---- running sums and products ---- */
@@ -314,14 +307,9 @@ static void place_scan(planner *p, ir_id id) {
     const ir_node *x = ir_at(p->g, n->in[0]);
     const int axis = __builtin_ctz(ir_node_axes(p->g, n));
     if (p->info[plan_behind_views(p, n->in[0])].home) plan_needs_memory(p, n->in[0], IR_REASON_SCAN);
-    int c = plan_new_cluster(p, CLUSTER_SCAN, id, x->rank, x->dim);
-    cluster *k = &p->clusters.at[c];
+    cluster *k = &p->clusters.at[home_in_new_cluster(p, CLUSTER_SCAN, id, x->rank, x->dim)];
     k->scanned = axis;
     k->column = plan_column_of(p, n->in[0], 1u << axis);
-    (void)plan_take_room(p, c, n);
-    node_info *v = &p->info[id];
-    v->home = v->avail = c;
-    for (int d = 0; d < n->rank; d++) v->coord[d] = ir_size_is(p->g->sizes, n->dim[d], 1) ? -1 : (int8_t)d;
 }
 
 static void place_reference(planner *p, ir_id id) {

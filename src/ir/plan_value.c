@@ -275,7 +275,6 @@ static uint16_t push_op(builder *b, const ir_node *n, ir_id id, int n_in, const 
     inst.dtype = n->dtype;
     inst.n_in = (uint8_t)n_in;
     memcpy(inst.in, in, (size_t)n_in * sizeof *in);
-    int scalars = 0;
     for (int i = 0; i < op->n_attrs; i++) {
         const ir_attr *at = n->attr ? &n->attr[i] : NULL;
         bool set = at && at->is_set, ok = true;
@@ -285,7 +284,6 @@ static uint16_t push_op(builder *b, const ir_node *n, ir_id id, int n_in, const 
             double v = set ? at->number : op->attrs[i].default_value;
             inst.in[inst.n_in++] =
                 builder_scalar(b, (ir_plan_scalar){.dtype = t, .bits = ir_bits_from_double(t, v, &ok)});
-            scalars++;
         } else if (op->attrs[i].type == IR_ATTR_ENUM) {
             inst.variant = (uint16_t)(set ? at->integer : (int64_t)op->attrs[i].default_value);
         } else if (op->kind == IR_KIND_ARGREDUCE && op->attrs[i].type == IR_ATTR_BOOL &&
@@ -296,7 +294,6 @@ static uint16_t push_op(builder *b, const ir_node *n, ir_id id, int n_in, const 
         }
     }
     builder_note(b, id);
-    (void)scalars;
     return builder_inst(b, inst);
 }
 

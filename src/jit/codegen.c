@@ -5,7 +5,7 @@
  * of its functions (parts.h), by as many threads as the caller lends; all others are one part. Target machines (0.4 ms
  * and more to make) are kept in a few slots that are taken and given back by atomic exchange: never shared by two
  * threads at once, and no lock for a fork to inherit.
- * LLVM's fatal errors end the process, so ir_kernel_verify and check_types refuse what could cause one. */
+ * LLVM's fatal errors end the process, so ir_kernel_verify and check_bitcasts refuse what could cause one. */
 #include "jit/debug_info.h"
 #include "jit/emit.h"
 #include "jit/gpu.h"
@@ -155,12 +155,10 @@ static void give_machine(job *j) {
 }
 
 /* ---- the function ---- */
-static fusor_status check_types(const ir_kernel *k, fu_error *err) {
-    for (int i = 0; i < k->n_buffers + k->n_scalars + k->n_insts; i++) {
-        int s = i - k->n_buffers, n = s - k->n_scalars;
-        ir_dtype t = n >= 0 ? k->inst[n].dtype : s >= 0 ? k->scalar[s] : k->buffer[i].dtype;
-        if (n < 0 || k->inst[n].op != IR_OP_BITCAST) continue;
-        ir_dtype from = k->inst[k->inst[n].in[0]].dtype;
+static fusor_status check_bitcasts(const ir_kernel *k, fu_error *err) {
+    for (int n = 0; n < k->n_insts; n++) {
+        if (k->inst[n].op != IR_OP_BITCAST) continue;
+        const ir_dtype from = k->inst[k->inst[n].in[0]].dtype, t = k->inst[n].dtype;
         if (ir_dtypes[from].bytes != ir_dtypes[t].bytes || ir_is_bool(from) || ir_is_bool(t))
             return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "kernel instruction %%%d: bitcast from %s to %s", n,
                            ir_dtypes[from].name, ir_dtypes[t].name);
@@ -562,7 +560,7 @@ static fusor_status run_job(job *j) {
         if (ir_level_is_gpu(j->target.level)) return give(j, r->blob, strnlen(r->blob, r->blob_bytes));
         return disassemble(j, r->blob, r->blob_bytes);
     }
-    FU_TRY(check_types(j->kernel, &j->error));
+    FU_TRY(check_bitcasts(j->kernel, &j->error));
     FU_TRY(take_machine(j, ir_kernel_target(j->kernel)));
     FU_TRY(build_module(j));
     return run_stage(j);
