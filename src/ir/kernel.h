@@ -234,7 +234,7 @@ enum {
     IR_TUNE_CONTRACT_ROWS = 4,
     /* mr = 1: bytes at the begin of each page of packed panels that are prefetched, IR_PAGE_BYTES: all */
     IR_TUNE_CONTRACT_PAGE_HEAD = 5,
-    IR_TUNE_CONTRACT_ASKS = 5, /* tiles: which results are asked for before they are written: below */
+    IR_TUNE_CONTRACT_PREFETCH = 5, /* tiles: which results are prefetched before they are written: below */
     /* Tiles (ir_dot_is_tile): words along k, a multiple of a step's (ir_dot_words), of the parts that a K block is made
      * in, one after the other, less than a step's: all of it; and panels of columns that each part meets before the
      * next part, >= 1, where operand 1 is packed as a whole. No bit depends on them. */
@@ -249,9 +249,9 @@ enum {
  * tiles and shared is not used. In place counts as the last where ir_kernel_contract_in_place is false. */
 enum { IR_CONTRACT_B_PACKED, IR_CONTRACT_B_IN_PLACE, IR_CONTRACT_B_BY_BLOCK };
 
-/* IR_TUNE_CONTRACT_ASKS: none; those written soon behind a panel's products, or beside the next one's where they are only
- * rounded; all that are finished beside the next one's too. */
-enum { IR_CONTRACT_ASKS_NONE, IR_CONTRACT_ASKS_SOON, IR_CONTRACT_ASKS_ALL };
+/* IR_TUNE_CONTRACT_PREFETCH: no results; those written soon behind a panel's products, or beside the next one's where
+ * they are only rounded; all that are finished beside the next one's too. */
+enum { IR_CONTRACT_PREFETCH_NONE, IR_CONTRACT_PREFETCH_SOON, IR_CONTRACT_PREFETCH_ALL };
 
 /* How a call of given sizes is laid out: pure arithmetic on the description, the sizes and the run-time fields. */
 enum { IR_MAX_PHASES = 3 };
@@ -289,9 +289,9 @@ ir_dot ir_kernel_contract_dot(const ir_kernel *k);
 int64_t ir_kernel_contract_head_bytes(const ir_kernel *k);
 /* Words of the parts that a K block of so many words is made in: all of them, where it is made as a whole. */
 int64_t ir_contract_part(const ir_kernel *k, const int64_t *tune, int64_t words);
-/* contract, in tiles: the buffer that IR_TUNE_CONTRACT_ASKS speaks of, the first that lines of results go to as they are
+/* contract, in tiles: the buffer that IR_TUNE_CONTRACT_PREFETCH speaks of, the first that lines of results go to as they are
  * made; -1: there is none. */
-int ir_contract_asked(const ir_kernel *k);
+int ir_contract_prefetched(const ir_kernel *k);
 /* Columns of the last panel, in whole vectors, for which it gets a tile of its own; n: as the text has it, -1 where it
  * does not. 0: none, as they would fill a tile, or there are many panels. */
 int ir_kernel_last_columns(const ir_kernel *k, int64_t n);
@@ -438,7 +438,7 @@ bool ir_window_has_row_words(const ir_kernel *k);
  * there are so few products that the addition would be felt (where their number is not known here, it is looked at when
  * the kernel runs), nor for places of one. */
 bool ir_window_drops_sign(const ir_kernel *k);
-int ir_window_ahead(const ir_kernel *k);       /* places behind the offsets: of what comes next, to ask for it ahead */
+int ir_window_ahead(const ir_kernel *k);       /* places behind the offsets: of what comes next, to prefetch it ahead */
 int64_t ir_window_turns(const ir_kernel *k);   /* phases along columns, whose columns take turns in the result */
 int64_t ir_window_columns(const ir_kernel *k); /* most columns between two turns: tiles, in all less than 64 or one */
 int64_t ir_kernel_window_step(const ir_kernel *k); /* stride of operand 1 along n, or IR_STRIDE_RUNTIME */

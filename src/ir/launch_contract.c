@@ -42,7 +42,7 @@ int64_t ir_contract_part(const ir_kernel *k, const int64_t *tune, int64_t words)
     return ir_dot_is_tile(dot) && part >= step && part < words ? part : words;
 }
 
-int ir_contract_asked(const ir_kernel *k) {
+int ir_contract_prefetched(const ir_kernel *k) {
     if (ir_kernel_has_rows(k)) return -1;
     for (int i = 0; i < k->n_insts; i++) {
         const ir_kinst *in = &k->inst[i];

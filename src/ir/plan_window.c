@@ -360,7 +360,7 @@ static bool is_by_channel(const planner *p, const ir_node *n, plan_window_form *
     /* Several K blocks: sums go through memory, and a panel's columns are more than L1 holds. (3x3, EPYC 9005, time by
      * columns over that by channel: 64 of 128x128 to 32 1.10, of 64x64 to 64 1.07, 128 of 64x64 to 64 1.10, of 128x128
      * to 128 1.09, 80 of 80x80 to 80 1.10, 64 of 192x192 to 64 0.96; Cascade Lake, 64 of 128x128 to 32 1.16, of 54x54
-     * to 64 1.29, 256 of 16x16 to 256 1.40.) So it is of fewer products where tiles by channel ask for the result's
+     * to 64 1.29, 256 of 16x16 to 256 1.40.) So it is of fewer products where tiles by channel prefetch the result's
      * lines. (3x3, Cascade Lake: 16 of 224x224 to 64 1.14, to 16 0.97, 32 of 128x128 to 32 1.24, of 112x112 to 16 0.98,
      * 48 of 56x56 to 16 1.14, of 224x224 to 64 1.42.) */
     const double blocks_by_column = 1.15;
@@ -402,7 +402,7 @@ static bool is_by_channel(const planner *p, const ir_node *n, plan_window_form *
                                          stride_along(g, n, spatial - 1), false, &by_column);
     if (f->has_pairs && places_of(g, n) > 1) by_column *= pairs_by_column;
     else if (places_of(g, n) > 1 && !is_transposed(n) &&
-             (products > other.kb || (ir_levels[level].has_mask && products >= IR_WINDOW_ASKS)))
+             (products > other.kb || (ir_levels[level].has_mask && products >= IR_WINDOW_PREFETCH)))
         by_column *= blocks_by_column;
     else if (is_one_line && products >= MANY_CHANNELS && columns * rows * ir_dtypes[n->dtype].bytes >= FAR)
         by_column *= far_by_column;

@@ -44,7 +44,7 @@ enum {
     IR_WINDOW_MANY = 32,    /* of so many registers, all tiles by channel have as many columns (ir_window_has_lower) */
     IR_WINDOW_ALONG = 8,    /* up to so many places along columns, pads are left out */
     IR_WINDOW_UNSIGNED = 64, /* sums of so many products and more are never -0 (ir_window_drops_sign) */
-    IR_WINDOW_ASKS = 128     /* of so many products and more, tiles by channel ask for the result's lines */
+    IR_WINDOW_PREFETCH = 128     /* of so many products and more, tiles by channel prefetch the result's lines */
 };
 enum { IR_TILE_SIDE = 32 }; /* rows and columns that 2 x 2 of a CPU's tile registers make */
 /* K block of a convolution in tiles, in elements: 256 steps of halves, so that few have a second one. */

@@ -94,7 +94,7 @@ static void begin_sums(emit *e, const amx_product *p, int high, int wide) {
     em_endif(e, &begin);
 }
 
-static void ask(emit *e, LLVMValueRef ahead, int line) {
+static void prefetch_line(emit *e, LLVMValueRef ahead, int line) {
     em_prefetch(e, behind(e, ahead, em_i64s(e, line * EM_LINE_BYTES)), 2);
 }
 
@@ -115,14 +115,14 @@ static void store_tile(emit *e, const amx_product *p, int i, int j) {
     instruction(e, "llvm.x86.tilestored64", in, 3);
 }
 
-/* Where a step finds operands and what is asked for; how many operands 1 there are. */
+/* Where a step finds operands and what is prefetched; how many operands 1 there are. */
 typedef struct place {
-    LLVMValueRef a, b[3], ahead, ask, table;
+    LLVMValueRef a, b[3], ahead, prefetch, table;
     int n;
 } place;
 
 static place first_place(const amx_product *p) {
-    place at = {.a = p->a, .b = {p->b}, .ahead = p->ahead, .ask = p->ask, .table = p->table, .n = 1};
+    place at = {.a = p->a, .b = {p->b}, .ahead = p->ahead, .prefetch = p->prefetch, .table = p->table, .n = 1};
     for (; at.n < 3 && p->more[at.n - 1]; at.n++) at.b[at.n] = p->more[at.n - 1];
     return at;
 }
@@ -148,23 +148,24 @@ static place next_place(emit *e, const amx_product *p, const place *at) {
     if (p->table) next.table = behind(e, at->table, em_i64s(e, 8));
     for (int q = 0; q < at->n && !p->table; q++) next.b[q] = behind(e, at->b[q], em_i64s(e, words * b_row(p)));
     look_up(e, p, &next);
-    if (at->ask) next.ask = behind(e, at->ask, p->ask_step);
+    if (at->prefetch) next.prefetch = behind(e, at->prefetch, p->prefetch_step);
     if (at->ahead) next.ahead = behind(e, at->ahead, em_mul(e, p->ahead_step, em_i64s(e, words / AMX_SIDE)));
     return next;
 }
 
-static void ask_for_results(emit *e, const amx_product *p, LLVMValueRef row) {
+static void prefetch_results(emit *e, const amx_product *p, LLVMValueRef row) {
     LLVMValueRef at = LLVMBuildPtrToInt(e->b, row, e->t_i64, "");
-    em_branch asks = em_if(e, LLVMBuildICmp(e->b, LLVMIntULT, at, p->ask_end, ""));
-    for (int i = 0; i < AMX_ASKED_ROWS; i++)
-        em_prefetch_lines(e, i ? behind(e, row, p->ask_row[i - 1]) : row, (int64_t)p->ask_lines * EM_LINE_BYTES, 1);
-    em_endif(e, &asks);
+    em_branch prefetches = em_if(e, LLVMBuildICmp(e->b, LLVMIntULT, at, p->prefetch_end, ""));
+    for (int i = 0; i < AMX_PREFETCHED_ROWS; i++)
+        em_prefetch_lines(e, i ? behind(e, row, p->prefetch_row[i - 1]) : row,
+                          (int64_t)p->prefetch_lines * EM_LINE_BYTES, 1);
+    em_endif(e, &prefetches);
 }
 
 /* What a step has beside its products. */
-static void make_beside(emit *e, const amx_product *p, const place *at, int asked) {
-    while (at->ahead && asked < AMX_AHEAD) ask(e, at->ahead, asked++);
-    if (at->ask) ask_for_results(e, p, at->ask);
+static void make_beside(emit *e, const amx_product *p, const place *at, int prefetched) {
+    while (at->ahead && prefetched < AMX_AHEAD) prefetch_line(e, at->ahead, prefetched++);
+    if (at->prefetch) prefetch_results(e, p, at->prefetch);
     if (p->beside) p->beside(e, p->user);
 }
 
@@ -180,7 +181,7 @@ static void make_products(emit *e, const amx_product *p, const place *at, int be
                           bool a_stays) {
     LLVMValueRef line = pitch_of_b(e, p), half = em_i64s(e, AMX_ROW_BYTES);
     LLVMValueRef lower = em_mul(e, p->a_row, em_i64s(e, AMX_SIDE));
-    int asked = 0;
+    int prefetched = 0;
     for (int q = begin; q < end; q++) {
         const bool loads_a = !q || is_low(p, q, 0) != is_low(p, q - 1, 0);
         const bool loads_b = !q || !p->is_cut || is_low(p, q, 1) != is_low(p, q - 1, 1);
@@ -191,11 +192,11 @@ static void make_products(emit *e, const amx_product *p, const place *at, int be
             for (int j = 0; j < wide; j++) {
                 if (!i && loads_b) load(e, "llvm.x86.tileloadd64", TILE_B + j, j ? behind(e, b, half) : b, line);
                 product(e, p, i, j, TILE_A + i, TILE_B + j);
-                if (at->ahead && asked < AMX_AHEAD) ask(e, at->ahead, asked++);
+                if (at->ahead && prefetched < AMX_AHEAD) prefetch_line(e, at->ahead, prefetched++);
             }
         }
     }
-    make_beside(e, p, at, asked);
+    make_beside(e, p, at, prefetched);
 }
 
 static LLVMValueRef second_ahead(emit *e, const amx_product *p, const place *at) {
@@ -209,12 +210,12 @@ static place make_steps(emit *e, const amx_product *p, LLVMValueRef words, int h
     at.a = em_loop_phi(e, &l, first.a);
     for (int q = 0; q < at.n && !p->table; q++) at.b[q] = em_loop_phi(e, &l, first.b[q]);
     if (at.ahead) at.ahead = em_loop_phi(e, &l, first.ahead);
-    if (at.ask) at.ask = em_loop_phi(e, &l, first.ask);
+    if (at.prefetch) at.prefetch = em_loop_phi(e, &l, first.prefetch);
     if (p->table) at.table = em_loop_phi(e, &l, first.table);
     look_up(e, p, &at);
     if (p->is_cut) {
         place half = at;
-        half.ask = NULL;
+        half.prefetch = NULL;
         make_products(e, p, &half, 0, 2, high, wide, a_stays);
         half = at;
         half.ahead = second_ahead(e, p, &at);
@@ -224,7 +225,7 @@ static place make_steps(emit *e, const amx_product *p, LLVMValueRef words, int h
     em_loop_next(e, at.a, next.a);
     for (int q = 0; q < at.n && !p->table; q++) em_loop_next(e, at.b[q], next.b[q]);
     if (at.ahead) em_loop_next(e, at.ahead, next.ahead);
-    if (at.ask) em_loop_next(e, at.ask, next.ask);
+    if (at.prefetch) em_loop_next(e, at.prefetch, next.prefetch);
     if (p->table) em_loop_next(e, at.table, next.table);
     em_end(e, &l);
     look_up(e, p, &at);

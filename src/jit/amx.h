@@ -7,7 +7,7 @@
 #include "jit/emit.h"
 
 enum { AMX_SIDE = 16, AMX_ROW_BYTES = 64, AMX_COLUMNS = 2 * AMX_SIDE, AMX_LINE_BYTES = AMX_COLUMNS * 4 };
-enum { AMX_AHEAD = 4, AMX_ASKED_ROWS = 4 };
+enum { AMX_AHEAD = 4, AMX_PREFETCHED_ROWS = 4 };
 
 typedef struct amx_product {
     const char *name;           /* of the instruction */
@@ -24,14 +24,15 @@ typedef struct amx_product {
     LLVMValueRef a_stays; /* i1: operand 0 is read again soon, from L1, or with its neighbours */
     LLVMValueRef
         more[2]; /* NULL, or what is multiplied with operand 0 too, after operand 1 in each step, into the same sums */
-    /* Where not NULL, what is wanted in L2 soon: each step asks for AMX_AHEAD lines, `ahead_step` bytes behind those of
+    /* Where not NULL, what is wanted in L2 soon: each step prefetches AMX_AHEAD lines, `ahead_step` bytes behind those of
      * the step before. */
     LLVMValueRef ahead, ahead_step;
-    /* Where not NULL, the first of the rows that results go to, wanted in L1 then: until ask_end (an i64), each step
-     * asks for ask_lines lines of AMX_ASKED_ROWS of them, the others ask_row bytes behind it, ask_step bytes behind those
+    /* Where not NULL, the first of the rows that results go to, wanted in L1 then: until prefetch_end (an i64), each step
+     * prefetches prefetch_lines lines of AMX_PREFETCHED_ROWS of them, the others prefetch_row bytes behind it,
+     * prefetch_step bytes behind those
      * of the step before. */
-    LLVMValueRef ask, ask_row[AMX_ASKED_ROWS - 1], ask_step, ask_end;
-    int ask_lines;
+    LLVMValueRef prefetch, prefetch_row[AMX_PREFETCHED_ROWS - 1], prefetch_step, prefetch_end;
+    int prefetch_lines;
     /* Operands are sums of two bf16 (ir/schedule.h, TILE_CUT): of each step of operand 0 there are 32 rows of high
      * parts, then those of low ones, and a_step is from one such pair to the next; so are the words of operand 1. */
     bool is_cut;

@@ -11,7 +11,7 @@ enum { ATTENTION_CHUNKS = 4 }; /* most vectors of the level's lanes in a row of 
 enum { ATTENTION_FORMS = 3 };  /* most registers in a row of a panel: a form of the products for each number */
 /* Parameters of ROW_WEIGHTS; those of WEIGHTS are followed by lines that they prefetch with each key: where, step; and
  * where weights are split by two of the parts. */
-enum { ATTENTION_WEIGHTS_IN = 10, ATTENTION_ASKED = 2, ATTENTION_SPLIT_IN = 2 };
+enum { ATTENTION_WEIGHTS_IN = 10, ATTENTION_PREFETCHED = 2, ATTENTION_SPLIT_IN = 2 };
 typedef enum attention_function {
     PACK_Q,
     PACK_K,

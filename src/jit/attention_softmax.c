@@ -26,8 +26,8 @@ enum {
     LOW,
     HIGH,
     N_ROW = ATTENTION_WEIGHTS_IN,
-    ASKED = N_ROW,
-    LEAST = ASKED + 2 * ATTENTION_ASKED, /* a->splits, with WORDS */
+    PREFETCHED = N_ROW,
+    LEAST = PREFETCHED + 2 * ATTENTION_PREFETCHED, /* a->splits, with WORDS */
     WORDS,
     MOST_IN = LEAST + ATTENTION_SPLIT_IN
 };
@@ -111,7 +111,8 @@ static attention_outer *begin(attention *a, attention_function f, const char *na
     emit *e = a->e;
     LLVMTypeRef parameter[MOST_IN] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_ptr,
                                       a->t_acc, a->t_acc, e->t_ptr, e->t_i64, e->t_i64};
-    for (int i = ASKED; i < n; i++) parameter[i] = (i - ASKED) % 2 ? e->t_i64 : e->t_ptr; /* LEAST, WORDS too */
+    for (int i = PREFETCHED; i < n; i++)
+        parameter[i] = (i - PREFETCHED) % 2 ? e->t_i64 : e->t_ptr; /* LEAST, WORDS too */
     attention_outer *o = attention_begin(a, f, name, parameter, (unsigned)n, false, true);
     LLVMGetParams(e->fn, in);
     *v = (scores){.a = a, .scale = in[SCALE], .cap = in[CAP], .mask = a->mask >= 0 ? in[MASK] : NULL};
@@ -119,11 +120,11 @@ static attention_outer *begin(attention *a, attention_function f, const char *na
     return o;
 }
 
-/* ---- panels: (s, count, largest, sum, factor, scale, cap, mask, low, high, asked, step, asked, step[, least, words]).
+/* ---- panels: (s, count, largest, sum, factor, scale, cap, mask, low, high, ahead, step, ahead, step[, least, words]).
  * s[count][nr] scores become weights (a->splits: the words of their parts, as many as `words`, and what
  * em_bf16_is_exact is told of them at `least`); largest, sum, factor [nr]. mask: [count][nr], or [count] where it does
- * not vary along queries. Key x of query i is within bounds where low + i <= x <= high + i. With each key the next line
- * of what is asked for is prefetched, `step` bytes on. ---- */
+ * not vary along queries. Key x of query i is within bounds where low + i <= x <= high + i. With each key the lines
+ * at `ahead` are prefetched, and it moves `step` bytes on. ---- */
 static LLVMValueRef panel_score(const scores *v, LLVMValueRef s, LLVMValueRef x, int chunk) {
     attention *a = v->a;
     emit *e = a->e;
@@ -183,8 +184,8 @@ static void finish_scores(const scores *v, LLVMValueRef *in, LLVMValueRef *large
 }
 
 /* What scores become weights with, and what is known of those that have: their sums, the least one (a->splits), what is
- * asked for next. */
-enum { ASKED_NOW, SUM_NOW = ASKED_NOW + ATTENTION_ASKED, LEAST_NOW = SUM_NOW + ATTENTION_CHUNKS, NOW };
+ * prefetched next. */
+enum { PREFETCHED_NOW, SUM_NOW = PREFETCHED_NOW + ATTENTION_PREFETCHED, LEAST_NOW = SUM_NOW + ATTENTION_CHUNKS, NOW };
 typedef struct weights {
     attention *a;
     LLVMValueRef *in, now[NOW]; /* NULL: not needed */
@@ -195,11 +196,11 @@ typedef struct weights {
     int chunks;
 } weights;
 
-static void ask_next(weights *w) {
-    for (int i = 0; i < ATTENTION_ASKED; i++) {
-        LLVMValueRef *at = &w->now[ASKED_NOW + i];
+static void prefetch_next(weights *w) {
+    for (int i = 0; i < ATTENTION_PREFETCHED; i++) {
+        LLVMValueRef *at = &w->now[PREFETCHED_NOW + i];
         em_prefetch(w->a->e, *at, 2);
-        *at = em_gep(w->a->e, *at, w->a->e->t_i8, w->in[ASKED + 2 * i + 1]);
+        *at = em_gep(w->a->e, *at, w->a->e->t_i8, w->in[PREFETCHED + 2 * i + 1]);
     }
 }
 
@@ -216,7 +217,7 @@ static LLVMValueRef weight_at(weights *w, LLVMValueRef at, int chunk) {
 static void weights_of_key(weights *w, LLVMValueRef key) {
     attention *a = w->a;
     LLVMValueRef row = em_mul(a->e, key, attention_num(a, a->nr));
-    ask_next(w);
+    prefetch_next(w);
     for (int c = 0; c < w->chunks; c++) {
         LLVMValueRef at = em_add(a->e, row, attention_num(a, c * a->lanes));
         attention_put(a, weight_at(w, at, c), w->in[S], at);
@@ -232,7 +233,7 @@ static void parts_of_keys(weights *w, LLVMValueRef pair) {
     for (int c = 0; c < w->chunks; c++) {
         LLVMValueRef x[2];
         for (int h = 0; h < 2; h++) {
-            if (!c) ask_next(w);
+            if (!c) prefetch_next(w);
             x[h] = weight_at(w, em_add(e, row, attention_num(a, h * a->nr + c * a->lanes)), c);
             w->now[LEAST_NOW] = em_lesser_magnitude(e, w->now[LEAST_NOW], em_bits_of_f32(e, x[h]));
         }
@@ -337,7 +338,7 @@ static void emit_panel(attention *a, attention_function f, const char *name, boo
         for (int c = 0; c < chunks; c++)
             attention_put(a, weight(a, em_fsub(e, old[c], w.minus[c]), w.scale), in[FACTOR],
                           attention_num(a, c * a->lanes));
-    for (int i = 0; i < ATTENTION_ASKED; i++) w.now[ASKED_NOW + i] = in[ASKED + 2 * i];
+    for (int i = 0; i < ATTENTION_PREFETCHED; i++) w.now[PREFETCHED_NOW + i] = in[PREFETCHED + 2 * i];
     for (int c = 0; c < chunks; c++) w.now[SUM_NOW + c] = em_const(e, a->acc, 0);
     if (a->splits) make_parts(&w);
     else make_weights(&w, in[COUNT], weights_of_key);

@@ -58,7 +58,7 @@ typedef struct contract_point {
     int axis;
     LLVMValueRef mask; /* of loads; NULL = all lanes */
 } contract_point;
-/* Rows that come one after the other: where row `number` is at column n0 in each buffer, once it was asked for. */
+/* Rows that come one after the other: where row `number` is at column n0 in each buffer, once that was needed. */
 typedef struct contract_row {
     LLVMValueRef n0;
     int number, column; /* the point's, behind n0 */

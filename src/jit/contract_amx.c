@@ -7,7 +7,7 @@
  *   products       amx.c, from what the part of the K block before left, or 0, into memory: of the last part, straight
  *                  to the output where that is the sums (stores_sums), or 4 KB of scratch
  *   not the first  add what the blocks before left, a vector at a time
- *   the last       contract_epilogue.c, on what was stored, to lines that were asked for beside the products: rows of a
+ *   the last       contract_epilogue.c, on what was stored, to lines that were prefetched beside the products: rows of a
  *                  panel are finished beside the products of the next one, which leave the vector units idle, so two
  *                  panels of scratch are in turn
  *
@@ -33,8 +33,8 @@ typedef struct amx {
      * and the panel of scratch that is next. */
     bool is_late;
     LLVMValueRef late[LATE_SLOTS], late_rows; /* late_rows: of a step */
-    int asked;                                /* buffer of results that may be asked for; -1: none */
-    LLVMValueRef asks, asked_row;             /* i1: are they, in this part; bytes from row to row there */
+    int prefetched;                           /* buffer of results that may be prefetched; -1: none */
+    LLVMValueRef prefetches, prefetched_row;  /* i1: are they, in this part; bytes from row to row there */
     LLVMValueRef scratch;                     /* where the panel's sums are when they are not direct */
     LLVMValueRef out;                         /* its element 0 in the output; NULL: never direct */
     amx_product p;
@@ -221,35 +221,36 @@ static void finish_panel(amx *t) {
     em_endif(e, &end);
 }
 
-/* ---- results that are asked for ---- */
-/* At the entry. As many rows in each step as make all of a panel in its steps, up to AMX_ASKED_ROWS. */
-static void begin_asks(amx *t) {
+/* ---- results that are prefetched ---- */
+/* At the entry. As many rows in each step as make all of a panel in its steps, up to AMX_PREFETCHED_ROWS. */
+static void begin_prefetches(amx *t) {
     contract *c = t->c;
     emit *e = c->e;
-    t->asked = ir_contract_asked(c->whole);
-    if (t->asked < 0) return;
-    const int least = t->is_late && !t->rounds ? IR_CONTRACT_ASKS_ALL : IR_CONTRACT_ASKS_SOON;
-    LLVMValueRef pays = em_icmp(e, LLVMIntSGE, e->tune[IR_TUNE_CONTRACT_ASKS], num(c, least));
-    t->asks = em_and(e, pays, em_and(e, t->in[CONTRACT_IS_LAST], t->in[CONTRACT_IS_END]));
-    t->asked_row = row_bytes(t, t->asked);
-    LLVMValueRef n = rows_of_step(t, t->p.is_cut ? 2 * AMX_SIDE : AMX_SIDE, AMX_ASKED_ROWS), behind = t->asked_row;
-    for (int i = 1; i < AMX_ASKED_ROWS; i++) {
-        t->p.ask_row[i - 1] = em_select(e, em_icmp(e, LLVMIntSGT, n, num(c, i)), behind, num(c, 0));
-        behind = em_add(e, behind, t->asked_row);
+    t->prefetched = ir_contract_prefetched(c->whole);
+    if (t->prefetched < 0) return;
+    const int least = t->is_late && !t->rounds ? IR_CONTRACT_PREFETCH_ALL : IR_CONTRACT_PREFETCH_SOON;
+    LLVMValueRef pays = em_icmp(e, LLVMIntSGE, e->tune[IR_TUNE_CONTRACT_PREFETCH], num(c, least));
+    t->prefetches = em_and(e, pays, em_and(e, t->in[CONTRACT_IS_LAST], t->in[CONTRACT_IS_END]));
+    t->prefetched_row = row_bytes(t, t->prefetched);
+    LLVMValueRef n = rows_of_step(t, t->p.is_cut ? 2 * AMX_SIDE : AMX_SIDE, AMX_PREFETCHED_ROWS),
+                 behind = t->prefetched_row;
+    for (int i = 1; i < AMX_PREFETCHED_ROWS; i++) {
+        t->p.prefetch_row[i - 1] = em_select(e, em_icmp(e, LLVMIntSGT, n, num(c, i)), behind, num(c, 0));
+        behind = em_add(e, behind, t->prefetched_row);
     }
-    t->p.ask_step = em_mul(e, n, t->asked_row);
-    const int bytes = AMX_COLUMNS * ir_dtypes[c->k->buffer[t->asked].dtype].bytes;
-    t->p.ask_lines = (bytes + EM_LINE_BYTES - 1) / EM_LINE_BYTES;
+    t->p.prefetch_step = em_mul(e, n, t->prefetched_row);
+    const int bytes = AMX_COLUMNS * ir_dtypes[c->k->buffer[t->prefetched].dtype].bytes;
+    t->p.prefetch_lines = (bytes + EM_LINE_BYTES - 1) / EM_LINE_BYTES;
 }
 
 /* Of the panel: beside the last of its products, where the launch finds that it pays (src/rt/tune.c). */
-static void set_asks(amx *t, LLVMValueRef n0) {
+static void set_prefetches(amx *t, LLVMValueRef n0) {
     emit *e = t->c->e;
-    if (t->asked < 0) return;
-    t->p.ask = results_in(t, t->asked, n0);
-    LLVMValueRef first = LLVMBuildPtrToInt(e->b, t->p.ask, e->t_i64, "");
-    LLVMValueRef end = em_add(e, first, em_mul(e, t->asked_row, t->p.rows));
-    t->p.ask_end = em_select(e, t->asks, end, em_i64s(e, 0));
+    if (t->prefetched < 0) return;
+    t->p.prefetch = results_in(t, t->prefetched, n0);
+    LLVMValueRef first = LLVMBuildPtrToInt(e->b, t->p.prefetch, e->t_i64, "");
+    LLVMValueRef end = em_add(e, first, em_mul(e, t->prefetched_row, t->p.rows));
+    t->p.prefetch_end = em_select(e, t->prefetches, end, em_i64s(e, 0));
 }
 
 /* By instructions. */
@@ -271,7 +272,7 @@ static void make_panel(amx *t, LLVMValueRef n0) {
     emit *e = c->e;
     t->p.a = em_gep(e, t->a, e->t_i8, t->a_from);
     set_sums(t, n0);
-    set_asks(t, n0);
+    set_prefetches(t, n0);
     if (!c->heads[0]) {
         make_exact(t);
         return;
@@ -284,7 +285,8 @@ static void make_panel(amx *t, LLVMValueRef n0) {
     em_endif(e, &exact);
 }
 
-/* The first row panels ask for what of operand 1 is read next, a slice each. Others for what is there. */
+/* The first row panels prefetch what of operand 1 is read next, a slice each; the others what is there
+ * already. */
 static void set_ahead(amx *t, LLVMValueRef panel) {
     contract *c = t->c;
     emit *e = c->e;
@@ -319,7 +321,7 @@ void contract_emit_amx_tile(contract *c) {
     t.p.is_wide = em_icmp(e, LLVMIntSGT, em_sub(e, c->n, n0), num(c, AMX_SIDE));
     set_direct(&t, n0);
     begin_late(&t);
-    begin_asks(&t);
+    begin_prefetches(&t);
     if (t.is_late) t.p.beside = finish_beside, t.p.user = &t;
     em_loop l = em_for(e, num(c, 0), t.in[CONTRACT_PANELS], num(c, 1));
     LLVMValueRef configured = em_loop_phi(e, &l, t.in[CONTRACT_CONFIGURED]);

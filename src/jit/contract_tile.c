@@ -69,7 +69,7 @@ static void load_columns(contract *c, LLVMValueRef pb, LLVMValueRef *b) {
 /* The panel of operand 1 comes from L3 or memory the first time; the hardware's prefetcher is late for it. Eight steps
  * ahead: as far as an address reaches, and more is slower in place, where rows may share sets of the cache.
  * A single row reads packed panels as one stream, which the hardware follows except where a page begins: how much of a
- * page is asked for is the launch's to say (src/rt/tune.c). Two lines a step (v2) cost no more than to see where they
+ * page is prefetched is the launch's to say (src/rt/tune.c). Two lines a step (v2) cost no more than to see where they
  * are. */
 static void prefetch_columns(tile *t, LLVMValueRef pb) {
     contract *c = t->c;

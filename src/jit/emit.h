@@ -127,7 +127,7 @@ void em_store(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueR
 LLVMValueRef em_load_ptr(emit *e, ir_dtype t, LLVMValueRef ptr, LLVMValueRef mask,
                          unsigned align); /* contiguous, current width */
 void em_store_ptr(emit *e, ir_dtype t, LLVMValueRef value, LLVMValueRef ptr, LLVMValueRef mask, unsigned align);
-/* Asks for the line at `ptr`, which need not be memory, into the cache of level 1, 2 or 3; to be written, too: no level
+/* Prefetches the line at `ptr`, which need not be memory, into the cache of level 1, 2 or 3; to be written, too: no level
  * has an instruction of its own for that. */
 enum { EM_LINE_BYTES = 64 };
 void em_prefetch(emit *e, LLVMValueRef ptr, int level);

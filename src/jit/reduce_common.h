@@ -144,10 +144,10 @@ typedef struct red_sweep {
     LLVMValueRef *kept_step; /* column form, by instruction: elements from one of the row to the next, at each column */
     LLVMValueRef kept_at;    /* row-major number of element 0 of the last r dim */
     /* inner form */
-    struct red_ahead *ahead; /* n_ahead: what is asked for beside the element computed */
+    struct red_ahead *ahead; /* n_ahead: what is prefetched beside the element computed */
     int n_ahead;
-    LLVMValueRef asks_ahead;             /* i1: does this row? */
-    LLVMValueRef asks_stream;            /* i1; NULL: no (red_find_stream) */
+    LLVMValueRef prefetches_ahead;       /* i1: does this row? */
+    LLVMValueRef prefetches_stream;      /* i1; NULL: no (red_find_stream) */
     LLVMValueRef *memory, *index_memory; /* accumulators between steps, one area per acc */
     LLVMValueRef seed[IR_KERNEL_MAX_INSTS],
         seed_splat[IR_KERNEL_MAX_INSTS]; /* column form: seed is what lanes share, or NULL */
@@ -163,7 +163,7 @@ typedef struct red_body {
 } red_body;
 void red_evaluate(red_sweep *s, red_body *b, red_at at, LLVMValueRef *seed);
 void red_write(red_sweep *s, red_body *b);
-/* For the sweep of a reduce kernel: does it ask for its elements ahead? */
+/* For the sweep of a reduce kernel: does it prefetch its elements ahead? */
 void red_find_stream(red_sweep *s);
 /* Row values that the sweep needs, once; and the sweep over the block entered: partial results to slot[a]. */
 void red_sweep_row(red_sweep *s, em_values *row);

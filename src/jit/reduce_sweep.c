@@ -205,15 +205,15 @@ static red_acc fresh(red_sweep *s, int a, int u) {
 }
 
 /* The lines of s->ahead that belong to `elements` from i on. */
-static void ask_ahead(const red_sweep *s, LLVMValueRef i, int elements) {
+static void prefetch_ahead(const red_sweep *s, LLVMValueRef i, int elements) {
     emit *e = s->r->e;
     if (!s->n_ahead) return;
-    em_branch asks = em_if(e, s->asks_ahead);
+    em_branch prefetches = em_if(e, s->prefetches_ahead);
     for (const red_ahead *a = s->ahead; a < s->ahead + s->n_ahead; a++) {
         LLVMValueRef at = em_gep(e, a->row, e->t_i8, em_mul(e, i, em_i64s(e, a->bytes)));
         em_prefetch_lines(e, at, elements * a->bytes, 1);
     }
-    em_endif(e, &asks);
+    em_endif(e, &prefetches);
 }
 
 /* Extremes of all elements: the instructions that a core has begun reach less far than prefetchers would have to. (Zen
@@ -228,27 +228,28 @@ void red_find_stream(red_sweep *s) {
         if (!s->is_needed[n] || s->is_seed[n] || in->op != IR_K_LOAD) continue;
         const int size = ir_dtypes[r->k->buffer[in->index].dtype].bytes;
         LLVMValueRef bytes = em_mul(r->e, red_product(r, r->r0, r->last + 1), em_i64s(r->e, size));
-        s->asks_stream = em_icmp(r->e, LLVMIntSGE, bytes, em_i64s(r->e, STREAM_BYTES));
+        s->prefetches_stream = em_icmp(r->e, LLVMIntSGE, bytes, em_i64s(r->e, STREAM_BYTES));
         return;
     }
 }
 
-static void ask_stream(const red_sweep *s, LLVMValueRef i, int elements) {
+static void prefetch_stream(const red_sweep *s, LLVMValueRef i, int elements) {
     const red *r = s->r;
     emit *e = r->e;
-    bool is_asked[IR_KERNEL_MAX_BUFFERS] = {false};
-    if (!s->asks_stream) return;
-    em_branch asks = em_if(e, s->asks_stream);
+    bool is_prefetched[IR_KERNEL_MAX_BUFFERS] = {false};
+    if (!s->prefetches_stream) return;
+    em_branch prefetches = em_if(e, s->prefetches_stream);
     for (int n = 0; n < r->k->n_insts; n++) {
         const ir_kinst *in = &r->k->inst[n];
-        if (!s->is_needed[n] || s->is_seed[n] || in->op != IR_K_LOAD || in->variant || is_asked[in->index]) continue;
+        if (!s->is_needed[n] || s->is_seed[n] || in->op != IR_K_LOAD || in->variant || is_prefetched[in->index])
+            continue;
         if (r->k->buffer[in->index].stride[r->last] != 1) continue;
         const int bytes = ir_dtypes[r->k->buffer[in->index].dtype].bytes;
         LLVMValueRef at = em_gep(e, e->base[in->index], e->t_i8, em_mul(e, i, em_i64s(e, bytes)));
         em_prefetch_lines(e, em_gep(e, at, e->t_i8, em_i64s(e, STREAM_AHEAD)), elements * bytes, 1);
-        is_asked[in->index] = true;
+        is_prefetched[in->index] = true;
     }
-    em_endif(e, &asks);
+    em_endif(e, &prefetches);
 }
 
 /* ---- accumulators in memory ---- */
@@ -304,7 +305,7 @@ static void rest_in_memory(red_sweep *s, LLVMValueRef from) {
     if (e->level->has_mask) {
         if (s->is_costly) { /* all of a costly program's elements come here, and masked steps stream at half the rate */
             l = em_for(e, from, em_add(e, from, whole), width);
-            ask_ahead(s, l.i, lanes);
+            prefetch_ahead(s, l.i, lanes);
             step_in_memory(s, l.i, NULL);
             em_end(e, &l);
             from = em_add(e, from, whole);
@@ -315,7 +316,7 @@ static void rest_in_memory(red_sweep *s, LLVMValueRef from) {
         return;
     }
     l = em_for(e, from, em_add(e, from, whole), width);
-    ask_ahead(s, l.i, lanes);
+    prefetch_ahead(s, l.i, lanes);
     step_in_memory(s, l.i, NULL);
     em_end(e, &l);
     e->lanes = 1;
@@ -355,8 +356,8 @@ static LLVMValueRef main_loop(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], in
         is_apart[a] = s->nans[a];
         for (int u = 0; u < unroll / 2 && is_apart[a]; u++) nans[a][u] = em_loop_phi(e, &l, red_no_nans(r, s->acc[a]));
     }
-    ask_ahead(s, l.i, (int)group);
-    ask_stream(s, l.i, (int)group);
+    prefetch_ahead(s, l.i, (int)group);
+    prefetch_stream(s, l.i, (int)group);
     for (int u = 0; u < unroll; u++) {
         LLVMValueRef i = u ? em_add(e, l.i, em_i64s(e, (int64_t)u * e->lanes)) : l.i, position = positions(s, i);
         evaluate(s, &b, i, NULL);
@@ -485,7 +486,7 @@ static void rotating_loop(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL]) {
     em_loop l = em_for(e, r->begin, end, em_i64s(e, e->lanes));
     for (int a = 0; a < s->n_acc; a++)
         for (int u = 0; u <= last; u++) acc[a][u].value = em_loop_phi(e, &l, acc[a][u].value);
-    ask_ahead(s, l.i, e->lanes);
+    prefetch_ahead(s, l.i, e->lanes);
     evaluate(s, &b, l.i, NULL);
     for (int a = 0; a < s->n_acc; a++) {
         took[a] = red_take(r, s->acc[a], acc[a][0], s->x[a], NULL, NULL).value;

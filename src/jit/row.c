@@ -74,9 +74,9 @@ static int last_pass(const row_passes *w) {
     return p;
 }
 
-/* ---- what is asked for ahead ----
+/* ---- prefetching ----
  * Between the first pass and the last one the row is in the first-level cache and memory has nothing to do. A pass
- * there asks for the next row, whose first lines no prefetcher of pages would find, and for the row of an output that
+ * there prefetches the next row, whose first lines no prefetcher of pages would find, and for the row of an output that
  * no pass has touched. Where functions take the time: both from a page a row on; else one line for each of the row, the
  * next row's or, of long rows, the output's. Shorter rows are what prefetchers follow by themselves (softmax of
  * 8192x512, which writes in that pass: 1.3 of the time).
@@ -141,10 +141,10 @@ static void find_ahead(row_passes *w, int pass) {
         const ir_dtype t = r->k->buffer[b].dtype;
         LLVMValueRef next = em_gep(e, r->at_row[b], em_memory_type(e, t), em_mul(e, e->stride[b][r->n_p - 1], apart));
         if (n_in == 0)
-            s->asks_ahead = has_bytes(w, b,
-                                      !s->is_costly ? NEXT_CHEAP_BYTES
-                                      : s->n_kept   ? NEXT_KEPT_BYTES
-                                                    : NEXT_COSTLY_BYTES);
+            s->prefetches_ahead = has_bytes(w, b,
+                                            !s->is_costly ? NEXT_CHEAP_BYTES
+                                            : s->n_kept   ? NEXT_KEPT_BYTES
+                                                          : NEXT_COSTLY_BYTES);
         s->ahead[n_in++] = (red_ahead){next, ir_dtypes[t].bytes};
     }
     s->n_ahead = n_in;

@@ -55,7 +55,7 @@ typedef struct window {
     int tile_rows;                                      /* ir_window_tile_rows */
     bool has_lower;                                     /* ir_window_has_lower */
     bool stores_last;                                   /* by channel: what it stores has its channels last */
-    int result;                  /* by channel: what tiles ask for while they multiply; -1: none */
+    int result;                  /* by channel: what tiles prefetch while they multiply; -1: none */
     bool leaves_out, drops_sign; /* ir_window_leaves_out, .._drops_sign */
     int down, across;            /* with it: places along rows, columns */
     int sums_pitch;              /* of FINISH's sums from row to row */
@@ -214,7 +214,7 @@ typedef struct window_products {
     struct { /* for with each product: lines of the result, from one to the next up to the last, and this one of the
               * element of the operand; NULL: none is */
         LLVMValueRef result, apart, last, operand;
-    } ask;
+    } prefetch;
 } window_products;
 /* So many columns of the last vector are there; the mask of them. */
 LLVMValueRef window_mask_last(window *w, window_products *p, LLVMValueRef columns);
@@ -272,10 +272,10 @@ void window_emit_channels(window *w);                      /* the whole kernel, 
 /* ---- window_channel_tile.c ---- */
 /* What a tile by channel is told. TOLD_SUMS: [mr][nr], which become the sums over k < count of weights[k][nv] *
  * operand[table[k] + row * pitch + column * step]; plus what is there where TOLD_BEFORE is not 0, or else (adds)
- * TOLD_FIRST (of pairs what window_tell_slow gave). Tiles of rows: TOLD_NEXT, weights of which a line is asked for with
+ * TOLD_FIRST (of pairs what window_tell_slow gave). Tiles of rows: TOLD_NEXT, weights of which a line is prefetched with
  * each k. Where pads are left out: the rows of places that are met, begin and end; the first one that the first of two
  * rows of a tile meets, and the end of those that the second one meets, or, of a part of a row, whether it is the first
- * part and the last. Where the result is asked for: its first element of the first channel, bytes to the next one's. */
+ * part and the last. Where the result is prefetched: its first element of the first channel, bytes to the next one's. */
 enum {
     TOLD_WEIGHTS,
     TOLD_OPERAND,

@@ -28,9 +28,9 @@ void window_extend_table(window *w) {
     }
 }
 
-/* Asks for what this tile meets of the operand's rows some products later: the hardware does not see which plane is
+/* Prefetches what this tile meets of the operand's rows some products later: the hardware does not see which plane is
  * next. */
-static void ask_ahead(window *w, const LLVMValueRef *operand, int rows, LLVMValueRef table, LLVMValueRef k) {
+static void prefetch_ahead(window *w, const LLVMValueRef *operand, int rows, LLVMValueRef table, LLVMValueRef k) {
     emit *e = w->e;
     LLVMValueRef then = em_gep(e, table, e->t_i64, em_add(e, k, num(w, ir_window_ahead(w->k))));
     LLVMValueRef off = LLVMBuildLoad2(e->b, e->t_i64, then, ""), at = NULL;
@@ -71,7 +71,7 @@ static void add_column(window *w, const tile *t, int r, int i, LLVMValueRef at, 
         em_use(e, x); /* or the sum would go to its register */
 }
 
-/* Asks for the weights of WEIGHTS_AHEAD products later as well, where those of a tile are more than L1 keeps. (Cascade
+/* Prefetches the weights of WEIGHTS_AHEAD products later as well, where those of a tile are more than L1 keeps. (Cascade
  * Lake, one thread, 3x3, with the loop of emit_rows_of_places: 128 channels of 28x28 0.94 of the time, 512 of 7x7 0.84,
  * 256 of 32x32 to 128 0.90; 1x1 of 1280 channels of 16x16 0.95. 7x7 of 3 channels, whose weights stay in L1, 1.1.) */
 static void load_weights(window *w, const tile *t, LLVMValueRef weights, LLVMValueRef *b) {
@@ -119,7 +119,7 @@ static void add_place(window *w, const tile *t, int begin, int end, LLVMValueRef
         for (int i = left; i < right; i++) add_column(w, t, r, i, at, b, sum);
 }
 
-static void ask_for_next(window *w, const tile *t, LLVMValueRef k) {
+static void prefetch_for_next(window *w, const tile *t, LLVMValueRef k) {
     if (!w->tile_rows) return;
     em_prefetch(w->e, element(w, t->in[TOLD_NEXT], em_mul(w->e, k, num(w, (int64_t)t->nv * w->v_lanes))), 2);
 }
@@ -139,23 +139,23 @@ static result_lines result_of(window *w, const tile *t, int each) {
     return r;
 }
 /* (In its body, k: the first element of the step.) */
-static void ask_for_result(window *w, const tile *t, result_lines *r, LLVMValueRef first, LLVMBasicBlockRef from,
-                           LLVMValueRef k) {
+static void prefetch_result(window *w, const tile *t, result_lines *r, LLVMValueRef first, LLVMBasicBlockRef from,
+                            LLVMValueRef k) {
     emit *e = w->e;
-    em_branch is_asked = {0};
+    em_branch is_prefetched = {0};
     if (w->result < 0) return;
     r->next = r->at = phi_of(w, first, from);
-    if (r->most) is_asked = em_if(e, em_icmp(e, LLVMIntSLT, k, r->most));
+    if (r->most) is_prefetched = em_if(e, em_icmp(e, LLVMIntSLT, k, r->most));
     for (int i = 0; i < r->n; i++) {
         em_prefetch(e, r->next, 2);
         LLVMValueRef then = em_gep(e, r->next, e->t_i8, t->in[TOLD_APART]);
         r->next = em_select(e, LLVMBuildICmp(e->b, LLVMIntULT, then, r->end, ""), then, r->again);
     }
     if (!r->most) return;
-    LLVMBasicBlockRef asked = LLVMGetInsertBlock(e->b);
-    em_endif(e, &is_asked);
-    LLVMValueRef next = phi_of(w, r->next, asked);
-    LLVMAddIncoming(next, &r->at, &is_asked.other, 1);
+    LLVMBasicBlockRef prefetched = LLVMGetInsertBlock(e->b);
+    em_endif(e, &is_prefetched);
+    LLVMValueRef next = phi_of(w, r->next, prefetched);
+    LLVMAddIncoming(next, &r->at, &is_prefetched.other, 1);
     r->next = next;
 }
 
@@ -186,10 +186,10 @@ static void emit_all_places(window *w, const tile *t, LLVMBasicBlockRef done, LL
     LLVMPositionBuilderAtEnd(e->b, body);
     LLVMValueRef k = phi_of(w, zero, entry), weights = phi_of(w, t->in[TOLD_WEIGHTS], entry);
     for (int i = 0; i < n; i++) next[i] = sum[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
-    ask_for_result(w, t, &lines, lines.first, entry, k);
+    prefetch_result(w, t, &lines, lines.first, entry, k);
     LLVMValueRef at = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, t->in[TOLD_TABLE], e->t_i64, k), "");
-    ask_ahead(w, t->row, t->rows, t->in[TOLD_TABLE], k);
-    ask_for_next(w, t, k);
+    prefetch_ahead(w, t->row, t->rows, t->in[TOLD_TABLE], k);
+    prefetch_for_next(w, t, k);
     load_weights(w, t, weights, b);
     for (int i = 0; i < t->rows * t->columns; i++) add_column(w, t, i / t->columns, i % t->columns, at, b, next);
     LLVMValueRef k_then = em_add(e, k, num(w, 1)), then = element(w, weights, num(w, (int64_t)t->nv * w->v_lanes));
@@ -227,10 +227,10 @@ static void emit_rows_of_places(window *w, const tile *t, LLVMBasicBlockRef done
     LLVMValueRef k = phi_of(w, channel_k, channel), y = parts > 1 ? phi_of(w, lo, channel) : NULL,
                  weights = phi_of(w, channel_weights, channel);
     for (int i = 0; i < n; i++) sum[i] = phi_of(w, of_channel[i], channel);
-    ask_for_result(w, t, &lines, channel_line, channel, k);
+    prefetch_result(w, t, &lines, channel_line, channel, k);
     LLVMValueRef off = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, t->in[TOLD_TABLE], e->t_i64, k), "");
-    ask_ahead(w, t->row, t->rows, t->in[TOLD_TABLE], k);
-    for (int p = 0; p < w->across; p++) ask_for_next(w, t, em_add(e, k, num(w, p)));
+    prefetch_ahead(w, t->row, t->rows, t->in[TOLD_TABLE], k);
+    for (int p = 0; p < w->across; p++) prefetch_for_next(w, t, em_add(e, k, num(w, p)));
     block[0] = LLVMGetInsertBlock(e->b);
     if (parts > 1) {
         LLVMBasicBlockRef not_both = em_block(e, "not_both");

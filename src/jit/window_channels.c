@@ -28,24 +28,24 @@ static int64_t sums_columns(const window *w) {
     return (ir_window_columns(w->k) * w->turns + w->v_lanes - 1) / w->v_lanes * w->v_lanes;
 }
 
-/* The buffer whose lines tiles ask for while they multiply, where sums are of few products, so that what stores wait
+/* The buffer whose lines tiles prefetch while they multiply, where sums are of few products, so that what stores wait
  * for is felt: a channel's lines are too far from those of the one before for the hardware. -1: none; of very few
  * products the instructions are felt more, and of many by rows of places: where K is not known, only tiles of all
- * places ask, in the first steps of each K block. (Cascade Lake, one thread, over the time without: 7x7 of 3 channels
+ * places prefetch, in the first steps of each K block. (Cascade Lake, one thread, over the time without: 7x7 of 3 channels
  * to 64 of 112x112 0.79, 3x3 of 64 of 64x64 0.88, of 64 of 128x128 to 32 0.9, of 64 of 56x56 0.91; 1x1 of 256 of 56x56
  * to 64 0.79, of 128 to 128 0.8, of 256 of 28x28 to 512 0.87, of 1024 of 14x14 to 256 1.0; of 16 of 112x112 to 64 1.03.)
  */
-static int result_to_ask_for(const window *w) {
+static int result_to_prefetch(const window *w) {
     enum { MOST = 640 };
     const int64_t kk = window_known_k(w);
-    const bool asks = kk < 0 ? !w->leaves_out : kk >= IR_WINDOW_ASKS && kk <= MOST;
-    if (w->is_transposed || !w->e->level->has_mask || !asks) return -1;
+    const bool prefetches = kk < 0 ? !w->leaves_out : kk >= IR_WINDOW_PREFETCH && kk <= MOST;
+    if (w->is_transposed || !w->e->level->has_mask || !prefetches) return -1;
     return window_result(w);
 }
 
 void window_set_channels(window *w, LLVMValueRef scratch) {
     emit *e = w->e;
-    w->result = result_to_ask_for(w);
+    w->result = result_to_prefetch(w);
     const int64_t bytes = (sums_columns(w) * w->nr * w->bytes + 63) / 64 * 64;
     LLVMValueRef made = window_all_weights(w, em_mul(e, vectors_of(w, e->size[w->dim_m]), num(w, w->v_lanes)));
     w->tile = scratch;
@@ -265,7 +265,7 @@ static void put_last_columns(window *w, LLVMValueRef sums, LLVMValueRef columns,
     em_end(e, &c);
 }
 
-/* With phases it is told of one: begin and end of its K; else, where tiles ask for it, of the result (TOLD_RESULT). */
+/* With phases it is told of one: begin and end of its K; else, where tiles prefetch it, of the result (TOLD_RESULT). */
 static unsigned n_line(const window *w) { return w->is_transposed || w->result >= 0 ? 11 : 9; }
 
 /* (args, weights, operand, columns, is_narrow, sums, first, y, column): the sums of columns of a line, from `column` of

@@ -20,7 +20,7 @@ bool window_has_rows(window *w) {
 
 /* What is stored some steps on: an instruction that stores to several channels in turn is not followed by prefetchers.
  * (EPYC 9005, 16 channels of 498x498: 0.7 of the time, 32 of 698x698 0.6.) */
-static void ask_for_output(window *w, int b, LLVMValueRef off) {
+static void prefetch_output(window *w, int b, LLVMValueRef off) {
     enum { STORE_AHEAD = 512 }; /* bytes */
     emit *e = w->e;
     LLVMValueRef at = em_gep(e, e->base[b], em_memory_type(e, w->k->buffer[b].dtype), off);
@@ -61,7 +61,7 @@ static void store_sums(window *w, const window_products *p, LLVMValueRef *sum, c
                 LLVMValueRef value = em_value(e, &v, in->in[0]);
                 em_store(e, in->index, value, at_off[in->index], window_step_of(w, in->index, w->dim_n), at.mask);
                 if (w->holds && w->k->buffer[in->index].stride[w->dim_n] == 1)
-                    ask_for_output(w, in->index, at_off[in->index]);
+                    prefetch_output(w, in->index, at_off[in->index]);
             }
         }
     }
@@ -95,7 +95,7 @@ static panel_parts find_parts(window *w, window_products *p, LLVMValueRef *at, L
     return found;
 }
 
-/* What the channels m0 .. m0 + mr - 1 of a panel ask for of the next panel while they multiply, one line of each with
+/* What the channels m0 .. m0 + mr - 1 of a panel prefetch of the next panel while they multiply, one line of each with
  * each product: of the result as many lines as theirs has, one of a channel, channel after channel; of the operand line
  * number m0 / mr of its columns. Of one place, whose operand is read where it lies, each row of it another page.
  * (Cascade Lake, one thread: 64 channels of 56x56 to 256 0.85 of the time, to 32 and to 64 0.8, of 112x112 to 64 0.62,
@@ -114,10 +114,10 @@ static void find_lines(window *w, window_products *p, const row_target *to, LLVM
                  last = em_min(e, em_add(e, first, each), e->size[w->dim_m]);
     LLVMValueRef at = em_gep(e, e->base[b], t, em_add(e, to->off[b], em_add(e, to->column, num(w, columns))));
     at = em_gep(e, at, e->t_i8, LLVMBuildURem(e->b, line, num(w, lines * EM_LINE_BYTES), ""));
-    p->ask.result = em_gep(e, at, t, em_mul(e, first, step));
-    p->ask.last = em_gep(e, at, t, em_mul(e, em_sub(e, last, num(w, 1)), step));
-    p->ask.apart = em_mul(e, step, num(w, bytes));
-    p->ask.operand =
+    p->prefetch.result = em_gep(e, at, t, em_mul(e, first, step));
+    p->prefetch.last = em_gep(e, at, t, em_mul(e, em_sub(e, last, num(w, 1)), step));
+    p->prefetch.apart = em_mul(e, step, num(w, bytes));
+    p->prefetch.operand =
         em_gep(e, p->part[0].at, e->t_i8, em_add(e, em_min(e, line, num(w, taken - w->bytes)), num(w, taken)));
 }
 

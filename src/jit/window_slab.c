@@ -167,7 +167,7 @@ static void store(window *w, LLVMValueRef x, LLVMValueRef dst, LLVMValueRef mask
     em_store_ptr(w->e, w->acc, x, dst, mask, (unsigned)w->bytes);
 }
 
-/* Asks for the element that is `ahead` elements behind s->off: what the same columns of the next channel are. */
+/* Prefetches the element that is `ahead` elements behind s->off: what the same columns of the next channel are. */
 static void prefetch(window *w, const source *s, LLVMValueRef ahead) {
     emit *e = w->e;
     LLVMTypeRef element = em_memory_type(e, e->k->buffer[w->operand].dtype);

@@ -108,7 +108,7 @@ static void load_columns(window *w, const window_products *p, LLVMValueRef k, LL
     emit *e = w->e;
     LLVMValueRef at = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, p->table, e->t_i64, k), "");
     LLVMValueRef base = p->operand ? em_gep(e, p->operand, e->t_i8, at) : NULL;
-    if (p->ask.operand) em_prefetch(e, em_gep(e, p->ask.operand, e->t_i8, at), 2);
+    if (p->prefetch.operand) em_prefetch(e, em_gep(e, p->prefetch.operand, e->t_i8, at), 2);
     for (int j = 0; j < p->nv; j++) {
         LLVMValueRef mask[2] = {p->mask[j][0], p->mask[j][1]};
         if (base) {
@@ -149,11 +149,11 @@ static void emit_products(window *w, const window_products *p, LLVMValueRef out[
         next[i] = sum[i] = LLVMBuildPhi(e->b, w->t_vec, "");
         LLVMAddIncoming(sum[i], &zero, &entry, 1);
     }
-    if (p->ask.result) {
-        LLVMValueRef from = p->ask.result, at = LLVMBuildPhi(e->b, e->t_ptr, "");
+    if (p->prefetch.result) {
+        LLVMValueRef from = p->prefetch.result, at = LLVMBuildPhi(e->b, e->t_ptr, "");
         em_prefetch(e, at, 2);
-        LLVMValueRef beyond = em_gep(e, at, e->t_i8, p->ask.apart);
-        beyond = em_select(e, LLVMBuildICmp(e->b, LLVMIntULT, at, p->ask.last, ""), beyond, at);
+        LLVMValueRef beyond = em_gep(e, at, e->t_i8, p->prefetch.apart);
+        beyond = em_select(e, LLVMBuildICmp(e->b, LLVMIntULT, at, p->prefetch.last, ""), beyond, at);
         LLVMAddIncoming(at, &from, &entry, 1);
         LLVMAddIncoming(at, &beyond, &body, 1);
     }

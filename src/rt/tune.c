@@ -306,7 +306,7 @@ static int64_t cut(const dividend *d, int64_t enough, int n_threads) {
 }
 
 /* A single row and packed panels are one stream, which the hardware follows except where a page begins. Where each line
- * that is asked for takes the place of a load that misses L1, only a page's first lines are; a core that keeps more
+ * that is prefetched takes the place of a load that misses L1, only a page's first lines are; a core that keeps more
  * misses in flight is quicker with all of them. What tells one from the other is the size of L1, which grew with that
  * number: 1 x 1024 x 1024, f32, the first 512 bytes / all: EPYC 9004 (32 KB) 42 / 57 us for the read alone, EPYC 9005
  * (48 KB) 43.8 / 37.7, of which 1 and 2 KB are as slow as 512 bytes. */
@@ -347,16 +347,18 @@ static void tune_parts(const contraction *c, int64_t *tune) {
     tune[IR_TUNE_CONTRACT_GROUP] = at_least_one(rt_host_caches()->l2_bytes / 32 / (mc * tile));
 }
 
-/* What is asked for before it is written: what a thread's part of L2 does not hold. (Asked for / not, one core with 2
+/* What is prefetched before it is written: what a thread's part of L2 does not hold. (Prefetched / not, one core with 2
  * MB of L2: u8 x i8 to i32 1024 / 2048 / 4096 cubed 0.95 / 0.76 / 0.89 of the time, 1024 x 1024 x 8192 0.65; bf16 of
  * bf16 4096 cubed 0.95; bias and relu in f32 behind bytes, 2048 cubed, 0.86. In L2 it costs up to 1.05, and of results
  * that are finished beside the next panel 1024 cubed, 2 MB, 1.05, 2048 cubed with relu 0.98, with gelu 0.93.) */
-static int64_t tile_asks(const contraction *c, int n_threads) {
-    const int buffer = ir_contract_asked(c->k);
-    if (buffer < 0) return IR_CONTRACT_ASKS_NONE;
+static int64_t amx_prefetch(const contraction *c, int n_threads) {
+    const int buffer = ir_contract_prefetched(c->k);
+    if (buffer < 0) return IR_CONTRACT_PREFETCH_NONE;
     const int64_t elements = ir_times(c->batches, ir_times(c->m, c->n)), l2 = rt_host_caches()->l2_bytes,
                   share = ir_times(elements, ir_dtypes[c->k->buffer[buffer].dtype].bytes) / n_threads;
-    return share < l2 ? IR_CONTRACT_ASKS_NONE : share / 2 < l2 ? IR_CONTRACT_ASKS_SOON : IR_CONTRACT_ASKS_ALL;
+    return share < l2       ? IR_CONTRACT_PREFETCH_NONE
+           : share / 2 < l2 ? IR_CONTRACT_PREFETCH_SOON
+                            : IR_CONTRACT_PREFETCH_ALL;
 }
 
 static const double FAIR = 1.0625; /* share_of the thread with most */
@@ -473,7 +475,7 @@ static void tune_contract(const contraction *c, int n_threads, int64_t *tune) {
     tune[IR_TUNE_CONTRACT_NC] = ir_ceil_div(c->np, b.n) * nr;
     if (is_tile) tune_parts(c, tune);
     tune[IR_TUNE_CONTRACT_A_IN_PLACE] = in_place;
-    if (is_tile) tune[IR_TUNE_CONTRACT_ASKS] = tile_asks(c, n_threads);
+    if (is_tile) tune[IR_TUNE_CONTRACT_PREFETCH] = amx_prefetch(c, n_threads);
     else tune[IR_TUNE_CONTRACT_PAGE_HEAD] = page_head();
     tune[IR_TUNE_CONTRACT_B] = b_in_place                                ? IR_CONTRACT_B_IN_PLACE
                                : is_own_b || (b.m == 1 && c->again == 1) ? IR_CONTRACT_B_BY_BLOCK

@@ -510,8 +510,8 @@ static void check_sizes(const problem *p, int count) {
         if (ir_dot_is_tile(ir_kernel_contract_dot(&k))) {
             tune[IR_TUNE_CONTRACT_PART] = any_of((int64_t[]){0, 16, 32, 40, 256, 5000}, 6);
             tune[IR_TUNE_CONTRACT_GROUP] = any_of(blocks, 5);
-            tune[IR_TUNE_CONTRACT_ASKS] =
-                any_of((int64_t[]){IR_CONTRACT_ASKS_NONE, IR_CONTRACT_ASKS_SOON, IR_CONTRACT_ASKS_ALL}, 3);
+            tune[IR_TUNE_CONTRACT_PREFETCH] =
+                any_of((int64_t[]){IR_CONTRACT_PREFETCH_NONE, IR_CONTRACT_PREFETCH_SOON, IR_CONTRACT_PREFETCH_ALL}, 3);
         }
         check(p, &k, c.run, &s, tune, i & 1);
     }
@@ -1033,7 +1033,7 @@ Test(convolution, rows_of_one_place_are_one, .init = text_start, .fini = text_st
 
 /* Register tiles ask for lines of the result while they multiply: by channel both of a channel, where its products are
  * few or, of one place, not known; by columns those of the next panel. */
-Test(convolution, tiles_ask_for_lines_of_the_result, .init = text_start, .fini = text_stop) {
+Test(convolution, tiles_prefetch_lines_of_the_result, .init = text_start, .fini = text_stop) {
     static const struct {
         const char *taken, *places;
         int asks; /* in the function that multiplies */

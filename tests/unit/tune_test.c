@@ -312,10 +312,11 @@ Test(tune, results_of_tiles_beyond_l2_are_asked_for) {
         for (int64_t quarters = 1; quarters <= 12; quarters++) { /* of L2, each thread's */
             int64_t size[3] = {threads_of * quarters * l2 / 4 / 4096, 1024, 512}, tune[IR_TUNE_COUNT];
             rt_tune(&k, size, NULL, threads_of, tune);
-            const int64_t wanted = quarters < 4   ? IR_CONTRACT_ASKS_NONE
-                                   : quarters < 8 ? IR_CONTRACT_ASKS_SOON
-                                                  : IR_CONTRACT_ASKS_ALL;
-            cr_assert_eq(tune[IR_TUNE_CONTRACT_ASKS], wanted, "%d threads, %ld quarters", threads_of, (long)quarters);
+            const int64_t wanted = quarters < 4   ? IR_CONTRACT_PREFETCH_NONE
+                                   : quarters < 8 ? IR_CONTRACT_PREFETCH_SOON
+                                                  : IR_CONTRACT_PREFETCH_ALL;
+            cr_assert_eq(tune[IR_TUNE_CONTRACT_PREFETCH], wanted, "%d threads, %ld quarters", threads_of,
+                         (long)quarters);
         }
 }
 
