@@ -9,3 +9,7 @@ int64_t ir_times(int64_t a, int64_t b) {
     int64_t r;
     return __builtin_mul_overflow(a, b, &r) ? INT64_MAX / 4 : r > INT64_MAX / 4 ? INT64_MAX / 4 : r;
 }
+
+int64_t ir_clamp(int64_t v, int64_t low, int64_t high) { return v < low ? low : v > high ? high : v; }
+
+int64_t ir_at_least_one(int64_t v) { return v < 1 ? 1 : v; }

@@ -3,17 +3,15 @@
 #include "ir/arith.h"
 #include "ir/gpu.h"
 
-static const ir_kinst *operand_0(const ir_kernel *k) {
-    for (int i = 0; i < k->n_insts; i++)
-        if (k->inst[i].op == IR_OP_MATMUL) return &k->inst[k->inst[i].in[0]];
-    return NULL;
+static const ir_kinst *operand(const ir_kernel *k, int number) {
+    const int i = ir_kernel_matmul(k);
+    return i < 0 ? NULL : &k->inst[k->inst[i].in[number]];
 }
 
 /* Reads with a guard: pads that are no copy. */
 bool ir_gpu_window_has_pads(const ir_kernel *k) {
-    for (int i = 0; i < k->n_insts; i++)
-        if (k->inst[i].op == IR_OP_MATMUL) return k->inst[k->inst[i].in[1]].variant != 0;
-    return false;
+    const ir_kinst *x = operand(k, 1);
+    return x && x->variant != 0;
 }
 
 static int axis_of(const ir_kernel *k, const ir_kinst *weights, int dim) {
@@ -30,7 +28,7 @@ static int axis_of(const ir_kernel *k, const ir_kinst *weights, int dim) {
 }
 
 void ir_gpu_space_of(const ir_kernel *k, ir_gpu_space *out) {
-    const ir_kinst *weights = operand_0(k);
+    const ir_kinst *weights = operand(k, 0);
     *out = (ir_gpu_space){0};
     for (int d = 0; d < k->n_dims; d++) {
         const int axis = axis_of(k, weights, d);

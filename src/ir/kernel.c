@@ -97,6 +97,12 @@ static void analyze(const ir_kernel *k, uint32_t *varies, int *pass) {
     }
 }
 
+int ir_kernel_matmul(const ir_kernel *k) {
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_OP_MATMUL) return i;
+    return -1;
+}
+
 uint32_t ir_kernel_varies(const ir_kernel *k, int inst) {
     uint32_t v[IR_KERNEL_MAX_INSTS];
     int p[IR_KERNEL_MAX_INSTS];

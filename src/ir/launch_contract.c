@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* launch_contract.c: tiles and memory of a contraction's phases: one (direct), two, or three with a row program. The generated code does the same arithmetic. */
+/* launch_contract.c: tiles and memory of a contraction's phases: one (direct), two, or three with a row program. The
+ * generated code does the same arithmetic. */
 #include "ir/arith.h"
 #include "ir/kernel.h"
 
 static const ir_kinst *find_matmul(const ir_kernel *k) {
-    for (int i = 0; i < k->n_insts; i++)
-        if (k->inst[i].op == IR_OP_MATMUL) return &k->inst[i];
-    return NULL;
+    const int i = ir_kernel_matmul(k);
+    return i < 0 ? NULL : &k->inst[i];
 }
 
 /* Dims of k beside the innermost. */

@@ -6,9 +6,8 @@
 #include "ir/kernel.h"
 
 static const ir_kinst *matmul(const ir_kernel *k) {
-    for (int i = 0; i < k->n_insts; i++)
-        if (k->inst[i].op == IR_OP_MATMUL) return &k->inst[i];
-    return NULL;
+    const int i = ir_kernel_matmul(k);
+    return i < 0 ? NULL : &k->inst[i];
 }
 
 const ir_kinst *ir_kernel_window_operand(const ir_kernel *k, int i) {

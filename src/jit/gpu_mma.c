@@ -387,8 +387,7 @@ void gpu_emit_mma(emit *e) {
     m->e = e;
     gpu_space_of(e, &m->s);
     for (int a = 0; a < 3; a++) m->dim[a] = m->s.of.dim[a][m->s.of.n[a] - 1];
-    for (int i = 0; i < k->n_insts; i++)
-        if (k->inst[i].op == IR_OP_MATMUL) m->matmul = i;
+    m->matmul = ir_kernel_matmul(k);
     m->acc = ir_kernel_contract_acc(k);
     m->t_acc = em_scalar_type(e, m->acc);
     for (int o = 0; o < 2; o++) {

@@ -103,8 +103,7 @@ fusor_status gpu_emit_window(emit *e, fu_error *err) {
     w->e = e;
     w->k = k;
     while (k->dim[w->first_k].role != 'k') w->first_k++;
-    for (int i = 0; i < k->n_insts; i++)
-        if (k->inst[i].op == IR_OP_MATMUL) w->matmul = i;
+    w->matmul = ir_kernel_matmul(k);
     if (ir_gpu_window_has_pads(k)) {
         emit_direct(w);
         return FUSOR_OK;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* tune.c: tile sizes by cache sizes and amount of work. */
+/* tune.c: tile sizes by cache sizes and amount of work: of all kinds of kernels but contractions (tune_contract.c) and
+ * convolutions (tune_window.c), and the work that is worth a team. */
 #include "base/small.h"
 #include "ir/arith.h"
-#include "rt/tune.h"
 #include "rt/cpuinfo.h"
 #include "rt/threads.h"
+#include "rt/tune_internal.h"
 
 /* A tile is large enough that taking it (some 50 ns with a contended counter) does not show, and small enough that a
  * worker which lost its core delays the end by little. */
@@ -13,7 +14,6 @@ enum {
     TURN_COLUMNS = 64,
     TILE_MIN = 16 << 10,
     TILE_MAX = 64 << 10,
-    TILES_PER_THREAD = 4,
     SCATTER_STEP = 16, /* columns of a tile whose updates go one by one: a line of the cache */
     COLUMN_STEP = 64,
     ROW_COLUMNS = 16 /* of a chunk, at least: a line of the cache */
@@ -25,10 +25,7 @@ enum {
  * 4.2 and 4.4, 64 Ki 8.4 and 6.3.) */
 enum { SERIAL_WORK = 48 << 10, SERIAL_PRODUCTS = 64 * 64 * 64 };
 
-static int64_t clamp(int64_t v, int64_t low, int64_t high) { return v < low ? low : v > high ? high : v; }
-static int64_t at_least_one(int64_t v) { return v < 1 ? 1 : v; }
-
-static int64_t product(const ir_kernel *k, const int64_t *size, const char *roles) {
+int64_t tune_product(const ir_kernel *k, const int64_t *size, const char *roles) {
     int64_t n = 1;
     for (int d = 0; d < k->n_dims; d++)
         if (strchr(roles, k->dim[d].role)) n = ir_times(n, size[d]);
@@ -42,14 +39,12 @@ static int64_t all(const ir_kernel *k, const int64_t *size) {
     return n;
 }
 
-/* Units of work per tile: TILES_PER_THREAD tiles each where tiles then have TILE_MIN elements or more; TILE_MAX at
- * most. */
-static int64_t grain(int64_t units, int64_t elements_per_unit, int n_threads) {
-    elements_per_unit = at_least_one(elements_per_unit);
+int64_t tune_grain(int64_t units, int64_t elements_per_unit, int n_threads) {
+    elements_per_unit = ir_at_least_one(elements_per_unit);
     int64_t fair = ir_ceil_div(units, (int64_t)n_threads * TILES_PER_THREAD);
-    int64_t low = ir_ceil_div(TILE_MIN, elements_per_unit), high = at_least_one(TILE_MAX / elements_per_unit);
+    int64_t low = ir_ceil_div(TILE_MIN, elements_per_unit), high = ir_at_least_one(TILE_MAX / elements_per_unit);
     if (low > high) low = high;
-    return at_least_one(clamp(fair, low, high));
+    return ir_at_least_one(ir_clamp(fair, low, high));
 }
 
 static void tune_map(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
@@ -57,15 +52,15 @@ static void tune_map(const ir_kernel *k, const int64_t *size, int n_threads, int
     int64_t rows = columns > 0 ? total / columns : 0;
     /* Alone, nothing is gained by stopping: streams of loads that run on are prefetched best. */
     int64_t tile = n_threads == 1
-                       ? at_least_one(total)
-                       : clamp(ir_ceil_div(total, (int64_t)n_threads * TILES_PER_THREAD), TILE_MIN, TILE_MAX);
+                       ? ir_at_least_one(total)
+                       : ir_clamp(ir_ceil_div(total, (int64_t)n_threads * TILES_PER_THREAD), TILE_MIN, TILE_MAX);
     if (ir_kernel_scatters_columns(k)) { /* all rows of a line, in order; but lines of columns are independent */
-        const int64_t line = at_least_one(size[k->n_dims - 2]),
+        const int64_t line = ir_at_least_one(size[k->n_dims - 2]),
                       step = ir_kernel_scatters_rows(k) ? COLUMN_STEP : SCATTER_STEP,
-                      most = ir_round_up(at_least_one(columns), step);
+                      most = ir_round_up(ir_at_least_one(columns), step);
         tune[IR_TUNE_MAP_ROWS] =
-            ir_times(line, clamp(tile / at_least_one(ir_times(line, columns)), 1, rows / line + 1));
-        tune[IR_TUNE_MAP_COLUMNS] = clamp(ir_round_up(tile / line, step), step, most);
+            ir_times(line, ir_clamp(tile / ir_at_least_one(ir_times(line, columns)), 1, rows / line + 1));
+        tune[IR_TUNE_MAP_COLUMNS] = ir_clamp(ir_round_up(tile / line, step), step, most);
     } else if (ir_kernel_is_transposed(k)) { /* some rows of pages read, some written: both stay in the TLB and L2 */
         tune[IR_TUNE_MAP_ROWS] = TURN_ROWS;
         tune[IR_TUNE_MAP_COLUMNS] = TURN_COLUMNS;
@@ -73,8 +68,8 @@ static void tune_map(const ir_kernel *k, const int64_t *size, int n_threads, int
         tune[IR_TUNE_MAP_ROWS] = 1;
         tune[IR_TUNE_MAP_COLUMNS] = ir_round_up(tile, COLUMN_STEP);
     } else {
-        tune[IR_TUNE_MAP_ROWS] = clamp(tile / at_least_one(columns), 1, at_least_one(rows));
-        tune[IR_TUNE_MAP_COLUMNS] = at_least_one(columns);
+        tune[IR_TUNE_MAP_ROWS] = ir_clamp(tile / ir_at_least_one(columns), 1, ir_at_least_one(rows));
+        tune[IR_TUNE_MAP_COLUMNS] = ir_at_least_one(columns);
     }
     /* Past the last cache, a plain store first reads the line it is about to overwrite. Within it, streaming throws
      * data out that the next kernel wants. */
@@ -93,11 +88,11 @@ static int64_t accumulator_bytes(const ir_kernel *k) {
     int64_t bytes = 0;
     for (int i = 0; i < k->n_insts; i++)
         if (ir_kernel_is_reduce_op(k->inst[i].op)) bytes += ir_dtypes[k->inst[k->inst[i].in[0]].dtype].bytes;
-    return at_least_one(bytes);
+    return ir_at_least_one(bytes);
 }
 
 static void tune_reduce(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
-    int64_t rows = product(k, size, "p"), partials = ir_kernel_partials(k, size);
+    int64_t rows = tune_product(k, size, "p"), partials = ir_kernel_partials(k, size);
     int64_t last_r = 1;
     for (int d = 0; d < k->n_dims; d++)
         if (k->dim[d].role == 'r') last_r = size[d];
@@ -107,9 +102,9 @@ static void tune_reduce(const ir_kernel *k, const int64_t *size, int n_threads, 
     if (ir_kernel_is_column(k)) {
         /* Runs of contiguous loads as long as the accumulators leave half of L1 to them; narrower only where there
          * would be too few units for the team. */
-        int64_t v = at_least_one(size[k->n_dims - 1]);
+        int64_t v = ir_at_least_one(size[k->n_dims - 1]);
         const int64_t most = rt_host_caches()->l1d_bytes / 2 / accumulator_bytes(k) / COLUMN_STEP * COLUMN_STEP;
-        columns = clamp(ir_round_up(v, COLUMN_STEP), COLUMN_STEP, most < COLUMN_STEP ? COLUMN_STEP : most);
+        columns = ir_clamp(ir_round_up(v, COLUMN_STEP), COLUMN_STEP, most < COLUMN_STEP ? COLUMN_STEP : most);
         while (columns > 2 * COLUMN_STEP &&
                ir_times(ir_times(rows, partials), ir_ceil_div(v, columns)) < (int64_t)n_threads * TILES_PER_THREAD)
             columns = ir_round_up(columns / 2, COLUMN_STEP);
@@ -117,19 +112,19 @@ static void tune_reduce(const ir_kernel *k, const int64_t *size, int n_threads, 
         tune[IR_TUNE_REDUCE_COLUMNS] = columns;
         unit = ir_times(last_r < IR_COLUMN_BLOCK ? last_r : IR_COLUMN_BLOCK, columns);
     }
-    tune[IR_TUNE_REDUCE_GRAIN] = grain(ir_times(ir_times(rows, partials), chunks), unit, n_threads);
+    tune[IR_TUNE_REDUCE_GRAIN] = tune_grain(ir_times(ir_times(rows, partials), chunks), unit, n_threads);
     tune[IR_TUNE_REDUCE_FINISH_GRAIN] =
-        grain(ir_times(rows, chunks), ir_times(at_least_one(partials), columns), n_threads);
+        tune_grain(ir_times(rows, chunks), ir_times(ir_at_least_one(partials), columns), n_threads);
 }
 
 /* A line is split where there are fewer lines than threads: each block is scanned twice then, so two threads would gain
  * nothing (1e6 elements on two threads: 592 microseconds split, 585 by one thread). */
 static void tune_scan(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
-    int64_t lines = product(k, size, "p"), length = product(k, size, "r"), units = lines, each = length;
+    int64_t lines = tune_product(k, size, "p"), length = tune_product(k, size, "r"), units = lines, each = length;
     tune[IR_TUNE_SCAN_COLUMNS] = COLUMN_STEP;
     if (ir_kernel_is_column(k)) {
-        int64_t v = at_least_one(size[k->n_dims - 1]);
-        int64_t columns = clamp(ir_round_up(v, COLUMN_STEP), COLUMN_STEP, 1024);
+        int64_t v = ir_at_least_one(size[k->n_dims - 1]);
+        int64_t columns = ir_clamp(ir_round_up(v, COLUMN_STEP), COLUMN_STEP, 1024);
         while (columns > 2 * COLUMN_STEP &&
                ir_times(lines, ir_ceil_div(v, columns)) < (int64_t)n_threads * TILES_PER_THREAD)
             columns = ir_round_up(columns / 2, COLUMN_STEP);
@@ -141,7 +136,7 @@ static void tune_scan(const ir_kernel *k, const int64_t *size, int n_threads, in
         each = IR_SCAN_BLOCK;
         units = ir_times(lines, ir_ceil_div(length, IR_SCAN_BLOCK));
     }
-    tune[IR_TUNE_SCAN_GRAIN] = grain(units, each, n_threads);
+    tune[IR_TUNE_SCAN_GRAIN] = tune_grain(units, each, n_threads);
 }
 
 /* Of a row kernel of the column form, an element: what its passes read and write. */
@@ -152,18 +147,18 @@ static int64_t row_bytes(const ir_kernel *k) {
         for (int d = 0; d < k->n_dims; d++) varies |= k->dim[d].role == 'r' && k->buffer[b].stride[d] != 0;
         if (varies && k->buffer[b].stride[k->n_dims - 1] != 0) bytes += ir_dtypes[k->buffer[b].dtype].bytes;
     }
-    return at_least_one(bytes);
+    return ir_at_least_one(bytes);
 }
 
 static void tune_row(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
-    int64_t units = product(k, size, "p"), length = product(k, size, "r");
+    int64_t units = tune_product(k, size, "p"), length = tune_product(k, size, "r");
     if (ir_kernel_is_column(k)) {
         /* Half of L2 has all rows of a chunk, half of L1 its sums and what is made of them; narrower where there would
          * be too few units, and all alike. */
-        const int64_t v = at_least_one(size[k->n_dims - 1]),
+        const int64_t v = ir_at_least_one(size[k->n_dims - 1]),
                       most = rt_host_caches()->l1d_bytes / 4 / accumulator_bytes(k);
-        int64_t columns = rt_host_caches()->l2_bytes / 2 / at_least_one(ir_times(length, row_bytes(k)));
-        columns = clamp(columns < most ? columns : most, COLUMN_STEP, ir_round_up(v, COLUMN_STEP));
+        int64_t columns = rt_host_caches()->l2_bytes / 2 / ir_at_least_one(ir_times(length, row_bytes(k)));
+        columns = ir_clamp(columns < most ? columns : most, COLUMN_STEP, ir_round_up(v, COLUMN_STEP));
         columns = ir_round_up(ir_ceil_div(v, ir_ceil_div(v, columns)), ROW_COLUMNS);
         while (columns > ROW_COLUMNS &&
                ir_times(units, ir_ceil_div(v, columns)) < (int64_t)n_threads * TILES_PER_THREAD)
@@ -172,524 +167,18 @@ static void tune_row(const ir_kernel *k, const int64_t *size, int n_threads, int
         units = ir_times(units, ir_ceil_div(v, columns));
         length = ir_times(length, columns);
     }
-    tune[IR_TUNE_ROW_UNITS] = grain(units, length, n_threads);
-}
-
-/* ---- contractions ---- */
-/* What tune_contract knows of a call; counts of panels are those of register tiles. */
-typedef struct contraction {
-    const ir_kernel *k;
-    int64_t m, n, kk, kc, batches, bytes; /* kc: columns of a K block, in words */
-    int64_t mp, np;                       /* panels of rows and columns */
-    int64_t again;                        /* batches that have the same operand 1 */
-    bool has_edges;                       /* often panels of columns that are not full: never read in place */
-    int64_t row[2], column[2];            /* strides in bytes of an operand along m (n) and along k; row < 0: unknown */
-    int64_t element[2];                   /* bytes of one of it */
-} contraction;
-
-static contraction measure(const ir_kernel *k, const int64_t *size, const int64_t *stride) {
-    contraction c = {.k = k,
-                     .m = product(k, size, "m"),
-                     .n = product(k, size, "n"),
-                     .kk = product(k, size, "jk"),
-                     .batches = product(k, size, "pb"),
-                     .bytes = 4,
-                     .again = 1,
-                     .row = {-1, -1}};
-    int dim[2] = {k->n_dims - 3, k->n_dims - 2}, dim_k = k->n_dims - 1;
-    for (int i = 0; i < k->n_insts; i++) {
-        if (k->inst[i].op != IR_OP_MATMUL) continue;
-        if (ir_dtypes[k->inst[i].dtype].bytes == 8) c.bytes = 8;
-        for (int j = 0; j < 2 && stride; j++) {
-            const ir_kinst *in = &k->inst[k->inst[i].in[j]];
-            if (in->op != IR_K_LOAD) continue;
-            const int64_t *s = stride + in->index * k->n_dims;
-            c.element[j] = ir_dtypes[in->dtype].bytes;
-            c.row[j] = ir_times(s[dim[j]] < 0 ? -s[dim[j]] : s[dim[j]], c.element[j]);
-            c.column[j] = ir_times(s[dim_k] < 0 ? -s[dim_k] : s[dim_k], c.element[j]);
-        }
-        const uint32_t varies = ir_kernel_varies(k, k->inst[i].in[1]);
-        for (int d = 0; d < k->n_dims; d++)
-            if (k->dim[d].role == 'b' && !(varies >> d & 1)) c.again = ir_times(c.again, at_least_one(size[d]));
-    }
-    const int64_t outer = product(k, size, "y");
-    c.kc = ir_dot_words(ir_kernel_contract_dot(k), clamp(c.kk, 1, at_least_one(k->tile.kb)));
-    c.mp = at_least_one(ir_ceil_div(c.m, at_least_one(k->tile.mr)));
-    c.np = at_least_one(ir_times(outer, ir_ceil_div(c.n, at_least_one(k->tile.nr))));
-    c.has_edges = (outer > 1 || c.again > 1) && c.n % at_least_one(k->tile.nr) != 0;
-    c.n = ir_times(c.n, outer);
-    return c;
-}
-
-/* Operand 0 where it lies: no pass over it (Zen 5, f32, interleaved: packing costs 15 % at 64^3, 4 % at 256^3, 2 % at
- * 512^3), and rows at any distance are streams that the prefetcher follows. But not rows that meet in the same sets of
- * the L1 cache in larger numbers than it has ways (a way is 4096 bytes everywhere), or, where all are in one set of a
- * small one, than half its ways (6 rows of 8 ways, f32, Zen 3, in place over packed: 1024^3 1.03, 1032 x 4096 x 4096
- * 1.02, 4096^3 on two threads 1.07), nor columns far from each other: each step would touch other lines and pages.
- * Beside tiles two thirds of L1 are operand 1's (bytes, 12 ways, in place over packed: 256 cubed 0.80, 512 cubed 0.88,
- * 1024 cubed 1.18, 2048 cubed 1.0), which counts where panels of columns are many (5, 8: 1024 x 1024 x 160 0.86, 256
- * 0.92). */
-static bool is_a_in_place(const contraction *c) {
-    enum { SMALL_L1_WAYS = 8, FEW_TILE_COLUMNS = 12 };
-    const int64_t way = 4096, l1 = rt_host_caches()->l1d_bytes;
-    int64_t ways = l1 / way;
-    if (c->row[0] < 0 || !ir_kernel_contract_a_in_place(c->k)) return false;
-    if (c->kk % ir_dots[ir_kernel_contract_dot(c->k)].step) return false;
-    if (c->column[0] > c->element[0]) return ir_times(c->column[0], c->kc) <= l1;
-    int64_t off = c->row[0] % way, apart = off < way - off ? off : way - off, mr = c->k->tile.mr;
-    if (ir_dot_is_tile(ir_kernel_contract_dot(c->k)) && c->np > FEW_TILE_COLUMNS) ways /= 3;
-    const bool is_one_set = apart < 64;
-    int64_t rows_a_set = is_one_set ? mr : ir_ceil_div(ir_times(mr, apart), way);
-    return rows_a_set <= (is_one_set && ways <= SMALL_L1_WAYS ? ways / 2 : ways) || c->m <= ways;
-}
-
-/* Operand 1 where it lies: no pass over it, which few rows (of 8 panels of the level's tile of two vectors) are not
- * worth; of a few more than these, as long as its rows are in no more pages than the first-level TLB of a small core
- * knows. Where they are a power of two apart, they share a few sets of L2: that may have twice the rows. (f32, one
- * thread of a core with 48 KB of L1, 2 MB of L2 and 96 entries, packed by the block over in place: 96 cubed 1.05, 192
- * 1.05, 256 0.99, 320 0.95, 512 0.89, 1000 0.87, 1024 0.57; 64 x 512 x 512 1.05, 128 0.97, 256 0.93; 1024 x 64 x 1000
- * 0.95; 32 x 1024 x 1024 1.0, 48 0.90, 64 0.82, 64 x 256 x 4096 1.07. EPYC of family 26: 64 to 1000 cubed the same.) */
-static bool is_b_in_place(const contraction *c) {
-    enum { FEW_PANELS = 8, FEW_CROWDED = 32, MANY_ROWS = 256, PAGES = 64 };
-    const int64_t l2 = rt_host_caches()->l2_bytes, rows = ir_times(c->m, c->again),
-                  apart = c->column[1] & -c->column[1];
-    if (!ir_kernel_contract_in_place(c->k)) return false;
-    if (c->has_edges && ir_times(c->mp, c->again) > 1) return false;
-    if (ir_times(c->mp, c->again) <= 1) return true;
-    if (c->row[1] < 0 || rows > MANY_ROWS) return false;
-    if (apart && c->kc > l2 / 2 / (apart < l2 / 16 ? apart : l2 / 16)) return rows <= FEW_CROWDED;
-    const int64_t page = IR_PAGE_BYTES, pages = ir_times(c->kc, c->column[1] < page ? c->column[1] : page) / page;
-    return pages <= PAGES || rows <= FEW_PANELS * ir_contract_tile(c->k->level, ir_kernel_contract_acc(c->k)).mr;
-}
-
-/* Of `size` elements, those that the thread with most of them makes where they are cut into blocks of `each` and the
- * last block is what is left: whole blocks are handed out first. */
-static int64_t longest(int64_t size, int64_t each, int64_t tiles_of_each, int n_threads) {
-    const int64_t whole = ir_times(size / each, tiles_of_each), left = size % each,
-                  idle = whole % n_threads ? n_threads - whole % n_threads : 0,
-                  turns = ir_times(ir_ceil_div(whole, n_threads), each);
-    if (!left) return turns;
-    const int64_t beside = ir_times(idle, each / left), more = tiles_of_each > beside ? tiles_of_each - beside : 0;
-    return turns + ir_times(ir_ceil_div(more, n_threads), left);
-}
-
-/* Rows or columns that are cut into blocks of whole panels, each of so many tiles; blocks: from..to. */
-typedef struct dividend {
-    int64_t size, panel, from, to, tiles_of_each;
-} dividend;
-
-/* Elements of a block, and those of the thread with most of them over its fair share. */
-static int64_t block_of(const dividend *d, int64_t blocks) {
-    return ir_times(ir_ceil_div(at_least_one(ir_ceil_div(d->size, d->panel)), blocks), d->panel);
-}
-
-static double share_of(const dividend *d, int64_t blocks, int n_threads) {
-    return (double)longest(d->size, block_of(d, blocks), d->tiles_of_each, n_threads) * n_threads /
-           ((double)d->size * (double)d->tiles_of_each);
-}
-
-/* Into how many blocks: those that a team is done with first; of equals, what comes nearest to `enough` tiles. Of very
- * many, all are as even. */
-static int64_t cut(const dividend *d, int64_t enough, int n_threads) {
-    enum { TRIED = 64 }; /* for each thread */
-    const int64_t wanted = clamp(ir_ceil_div(enough, at_least_one(d->tiles_of_each)), d->from, d->to);
-    int64_t best = wanted, least = INT64_MAX, to = ir_times(n_threads, TRIED) + d->from;
-    if (to > d->to) to = d->to;
-    for (int64_t blocks = d->from; n_threads > 1 && blocks <= to && blocks <= 4 * wanted; blocks++) {
-        const int64_t each = block_of(d, blocks), off = blocks < wanted ? wanted - blocks : blocks - wanted;
-        if (blocks > 1 && ir_times(each, blocks - 1) >= d->size) continue; /* fewer have as many */
-        const int64_t turns = longest(d->size, each, d->tiles_of_each, n_threads),
-                      cost = ir_times(turns, 256) + ir_times(turns, off) / wanted;
-        if (cost < least) least = cost, best = blocks;
-    }
-    return best;
-}
-
-/* A single row and packed panels are one stream, which the hardware follows except where a page begins. Where each line
- * that is prefetched takes the place of a load that misses L1, only a page's first lines are; a core that keeps more
- * misses in flight is quicker with all of them. What tells one from the other is the size of L1, which grew with that
- * number: 1 x 1024 x 1024, f32, the first 512 bytes / all: EPYC 9004 (32 KB) 42 / 57 us for the read alone, EPYC 9005
- * (48 KB) 43.8 / 37.7, of which 1 and 2 KB are as slow as 512 bytes. */
-static int64_t page_head(void) {
-    enum { FIRST_LINES = 512, SMALL_L1 = 32 << 10 };
-    return rt_host_caches()->l1d_bytes <= SMALL_L1 ? FIRST_LINES : IR_PAGE_BYTES;
-}
-
-/* Tiles: a block of rows of operand 0 stays in L2, and what it meets of a panel of columns in L1, which is a part of
- * it where K is long; the sums of a group of panels wait in L2 for the next part. One panel of rows meets each column
- * once, so nothing has to stay. Operand 0 is copied once for up to 4096 columns (of bf16 4096 cubed once instead of
- * four times: 0.9 of the time, though sums of K blocks, 4 MB, come from L3 then). Blocks are 8 row panels, more in up
- * to an eighth of L2, none more than half of it: rows of the result that are a power of two apart crowd its sets, and
- * so do sums. (One core with 48 KB of L1 and 2 MB of L2, a loop of tile instructions, in turns, blocks of 128 / 256 /
- * 384 / 512 rows in us: bf16 1024 cubed 1397 / 1184 / 1250 / 1506, 1536 cubed 5249 / 4194 / 4774 / 5380, 2048 cubed
- * 13187 / 11921 / 13105 / 15407; bytes 1024 cubed 747 / 707 / 814 / 898, 2048 cubed 6865 / 6410 / 6856 / 7471; bytes
- * of 512 cubed are 1.1 times as fast in one block.) */
-static int64_t tile_rows(const contraction *c) {
-    enum { PANELS = 8 };
-    const int64_t panel = at_least_one(ir_times(c->kc * c->bytes, c->k->tile.mr)), l2 = rt_host_caches()->l2_bytes;
-    const int64_t most = clamp(l2 / 8 / panel, PANELS, c->mp);
-    return clamp(l2 / 2 / panel, 1, most);
-}
-
-static int64_t tile_columns(const contraction *c) {
-    enum { COLUMNS = 4096 };
-    return clamp(COLUMNS / at_least_one(c->k->tile.nr), 1, c->np);
-}
-
-static void tune_parts(const contraction *c, int64_t *tune) {
-    const int64_t step = ir_dot_words(ir_kernel_contract_dot(c->k), 1), row = c->bytes * c->k->tile.nr,
-                  tile = row * c->k->tile.mr, l1 = rt_host_caches()->l1d_bytes;
-    const int64_t mc = tune[IR_TUNE_CONTRACT_MC] / c->k->tile.mr, most = at_least_one(l1 * 2 / 3 / row);
-    tune[IR_TUNE_CONTRACT_PART] = 0;
-    tune[IR_TUNE_CONTRACT_GROUP] = 1;
-    if (mc <= 1 || c->kc * row <= l1 * 3 / 4) return;
-    tune[IR_TUNE_CONTRACT_PART] = ir_round_up(ir_ceil_div(c->kc, ir_ceil_div(c->kc, most)), step);
-    tune[IR_TUNE_CONTRACT_GROUP] = at_least_one(rt_host_caches()->l2_bytes / 32 / (mc * tile));
-}
-
-/* What is prefetched before it is written: what a thread's part of L2 does not hold. (Prefetched / not, one core with 2
- * MB of L2: u8 x i8 to i32 1024 / 2048 / 4096 cubed 0.95 / 0.76 / 0.89 of the time, 1024 x 1024 x 8192 0.65; bf16 of
- * bf16 4096 cubed 0.95; bias and relu in f32 behind bytes, 2048 cubed, 0.86. In L2 it costs up to 1.05, and of results
- * that are finished beside the next panel 1024 cubed, 2 MB, 1.05, 2048 cubed with relu 0.98, with gelu 0.93.) */
-static int64_t amx_prefetch(const contraction *c, int n_threads) {
-    const int buffer = ir_contract_prefetched(c->k);
-    if (buffer < 0) return IR_CONTRACT_PREFETCH_NONE;
-    const int64_t elements = ir_times(c->batches, ir_times(c->m, c->n)), l2 = rt_host_caches()->l2_bytes,
-                  share = ir_times(elements, ir_dtypes[c->k->buffer[buffer].dtype].bytes) / n_threads;
-    return share < l2       ? IR_CONTRACT_PREFETCH_NONE
-           : share / 2 < l2 ? IR_CONTRACT_PREFETCH_SOON
-                            : IR_CONTRACT_PREFETCH_ALL;
-}
-
-static const double FAIR = 1.0625; /* share_of the thread with most */
-typedef struct block_counts {
-    int64_t m, n;
-} block_counts;
-
-/* Blocks of fewer rows than LEAST_ROWS read operand 1 from L3 as fast as that gives it; no thread is to be without one
- * for that. */
-static dividend rows_of(const contraction *c, block_counts least, int n_threads) {
-    enum { LEAST_ROWS = 64 };
-    const int64_t tiles = ir_times(c->batches, least.n), threads = ir_ceil_div(n_threads, at_least_one(tiles)),
-                  few = c->m / LEAST_ROWS, most = few > threads ? few : threads, from = least.m;
-    return (dividend){c->m, at_least_one(c->k->tile.mr), from, clamp(most, from, c->mp), tiles};
-}
-
-static dividend columns_of(const contraction *c, block_counts least) {
-    return (dividend){c->n, at_least_one(c->k->tile.nr), least.n, c->np, ir_times(c->batches, least.m)};
-}
-
-/* A part of the rows for each thread, which packs operand 1 for itself, panel by panel: no second pass over it and no
- * wait for the others. (Two threads, over operand 1 packed before: 256 cubed 0.92, 384 0.97, 512 0.95, 1000 1.07.) */
-static bool is_own(const contraction *c, block_counts least, int n_threads) {
-    enum { OWN_ROWS = 128 };
-    const dividend rows = rows_of(c, least, n_threads);
-    return c->again == 1 && c->batches == 1 && least.m <= n_threads && c->m >= ir_times(n_threads, OWN_ROWS) &&
-           share_of(&rows, n_threads, n_threads) <= FAIR;
-}
-
-/* Columns, where rows are few: as many blocks as there are threads, since what lies beside a panel of operand 1 comes
- * with it, unless a thread had more than an eighth too many. 0: less even than the rows, whose share is given. */
-static int64_t share_columns(const dividend *columns, double of_rows, int64_t enough, int n_threads) {
-    const int64_t each =
-        clamp(ir_ceil_div(n_threads, at_least_one(columns->tiles_of_each)), columns->from, columns->to);
-    if (share_of(columns, each, n_threads) <= 1.125) return each;
-    const int64_t n = cut(columns, enough, n_threads);
-    const double share = share_of(columns, n, n_threads);
-    return share > FAIR && share > of_rows ? 0 : n;
-}
-
-/* The team cuts rows: what a thread has of operand 0 is in its own L2 then, and all read the same of operand 1; or
- * columns, where each would have few rows for that and operand 0 is not packed for each block. (Two threads of a core
- * with 2 MB of L2, rows over columns: 512 cubed 0.96, 1000 0.83, 1024 0.90, 2048 0.95; 128 and 256 within 3 %; 128 x
- * 512 x 512 1.15.) Where that alone would leave threads without work for more than a sixteenth of the time, the other
- * is cut too. Small products are cut into few blocks, whose panels meet more in L1. (128 cubed in blocks of 64, 32 and
- * 16 rows 15.5, 16.4, 18 us, 64 x 784 x 512 in 2 and 11 blocks of columns 206, 230, 32 x 1024 x 1024 in 2 and 8 207,
- * 224.) Tile registers are so fast that operand 1 must be read seldom: few blocks, by rows, of no fewer than 4 panels.
- * (A CPU with AMX, two threads, in turns, over blocks as above: u8 x i8 256 / 512 / 1024 cubed 0.6 / 0.6 / 0.95, bf16
- * 0.83 / 0.90 / 0.96; 128 rows by 1024 x 1024, one block of rows over two and four: 0.77.) */
-static block_counts share_contract(const contraction *c, block_counts b, int n_threads, bool may_cut_columns) {
-    enum { FEW_ROWS = 128, TILE_PRODUCTS = 16 << 20, AMX_TILE_PRODUCTS = 64 << 20, FEW_ROW_PANELS = 4 };
-    const bool is_tile = ir_dot_is_tile(ir_kernel_contract_dot(c->k));
-    const int64_t products = ir_times(ir_times(c->batches, c->m), ir_times(c->n, at_least_one(c->kk))),
-                  enough = clamp(products / (is_tile ? AMX_TILE_PRODUCTS : TILE_PRODUCTS), n_threads,
-                                 (int64_t)n_threads * TILES_PER_THREAD);
-    dividend rows = rows_of(c, b, n_threads), columns = columns_of(c, b);
-    const int64_t m = cut(&rows, enough, n_threads),
-                  n = may_cut_columns && c->m < (int64_t)n_threads * FEW_ROWS
-                          ? share_columns(&columns, share_of(&rows, m, n_threads), enough, n_threads)
-                          : 0;
-    if (n) {
-        b.n = n;
-        rows = rows_of(c, b, n_threads);
-        if (ir_times(rows.tiles_of_each, b.m) < n_threads) b.m = cut(&rows, enough, n_threads);
-        return b;
-    }
-    b.m = is_tile ? clamp(m, 1, at_least_one(c->mp / FEW_ROW_PANELS)) : m;
-    columns = columns_of(c, b);
-    if (share_of(&rows, b.m, n_threads) > FAIR) b.n = cut(&columns, enough, n_threads);
-    return b;
-}
-
-/* The block of operand 0 and the block of the result stay in half of L2 while panels of operand 1 stream by (f32, a
- * core with 2 MB, one thread, blocks of 64 or 256 rows of 512 cubed 0.95 of the time of one block; 1000 and 1024 cubed
- * 0.88 and 0.87): so many panels of rows, for `columns`. A result that is not added to again counts half. */
-static int64_t rows_in_l2(const contraction *c, int64_t columns) {
-    const int64_t kept = c->kk > c->k->tile.kb ? columns : columns / 2;
-    return clamp(rt_host_caches()->l2_bytes / 2 / ir_times(c->kc + kept, c->bytes * c->k->tile.mr), 1, c->mp);
-}
-
-/* Do rows of operand 0 a power of two apart share so few sets of L2 that a block of them fills these? */
-static bool crowds_l2(const contraction *c, int64_t rows) {
-    return ir_times(rows, c->row[0] & -c->row[0]) > rt_host_caches()->l2_bytes * 3 / 4;
-}
-
-/* Blocks have 1024 columns, since 512 pack operand 0 twice there (3 % slower, Zen 5); up to 2048 where it is packed, as
- * long as L2 then has 96 rows. (4096 cubed, one / two threads: packed 0.98 / 0.95 of the time of in place, with 2048
- * columns 0.95 / 0.92; 2048 cubed and less, packed 1.0 to 1.03.) */
-static void tune_contract(const contraction *c, int n_threads, int64_t *tune) {
-    enum { MANY_COLUMNS = 1024, MOST_COLUMNS = 2048, ROWS_WITH_MOST = 96 };
-    const ir_kernel *k = c->k;
-    const int64_t mr = at_least_one(k->tile.mr), nr = at_least_one(k->tile.nr), l2 = rt_host_caches()->l2_bytes;
-    const bool is_tile = ir_dot_is_tile(ir_kernel_contract_dot(k)), b_in_place = is_b_in_place(c);
-    int64_t nc, mc; /* panels of a block */
-    bool in_place = is_a_in_place(c);
-    if (is_tile) {
-        mc = tile_rows(c);
-        nc = tile_columns(c);
-    } else {
-        nc = clamp(ir_ceil_div(MANY_COLUMNS, nr), 1, c->np);
-        mc = rows_in_l2(c, nc * nr);
-        in_place = in_place && !crowds_l2(c, mc * mr);
-        if (!in_place) {
-            const int64_t columns = clamp(l2 / 2 / (ROWS_WITH_MOST * c->bytes) - c->kc, MANY_COLUMNS, MOST_COLUMNS);
-            nc = clamp(ir_ceil_div(columns, nr), 1, c->np);
-            mc = rows_in_l2(c, nc * nr);
-        }
-    }
-    block_counts b = {ir_ceil_div(c->mp, mc), ir_ceil_div(c->np, nc)};
-    const bool is_own_b = n_threads > 1 && !is_tile && !b_in_place && is_own(c, b, n_threads);
-    if (is_own_b) b.m = n_threads;
-    else if (n_threads > 1) b = share_contract(c, b, n_threads, in_place && !is_tile);
-    tune[IR_TUNE_CONTRACT_MC] = ir_ceil_div(c->mp, b.m) * mr;
-    tune[IR_TUNE_CONTRACT_NC] = ir_ceil_div(c->np, b.n) * nr;
-    if (is_tile) tune_parts(c, tune);
-    tune[IR_TUNE_CONTRACT_A_IN_PLACE] = in_place;
-    if (is_tile) tune[IR_TUNE_CONTRACT_PREFETCH] = amx_prefetch(c, n_threads);
-    else tune[IR_TUNE_CONTRACT_PAGE_HEAD] = page_head();
-    tune[IR_TUNE_CONTRACT_B] = b_in_place                                ? IR_CONTRACT_B_IN_PLACE
-                               : is_own_b || (b.m == 1 && c->again == 1) ? IR_CONTRACT_B_BY_BLOCK
-                                                                         : IR_CONTRACT_B_PACKED;
-}
-
-/* Direct form: as many rows for each thread, in whole register tiles, of which there are few. */
-static void tune_direct(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
-    const int64_t mr = at_least_one(k->tile.mr);
-    tune[IR_TUNE_CONTRACT_MC] = at_least_one(product(k, size, "m") / mr / n_threads) * mr;
-}
-
-/* The operand's part of a tile stays in half of L1, and the blocks of rows are even. Threads that share an image share
- * its rows, as they do in other convolutions, where there are many: 1x1, 3x3 depthwise and 1x1 of 112x112, two threads,
- * EPYC 9005, 0.65 of the time of sharing channels, of 56x56 0.94, of 28x28 1.04 (alone 1.06, 0.92, 1.08). */
-static void tune_depthwise(const ir_kernel *k, const int64_t *size, int n_threads, int64_t y, int64_t n,
-                           int64_t *tune) {
-    enum { COLUMNS = 1024, FEWEST_ROWS = 28 };
-    int64_t images = 1;
-    for (int d = 0; d < k->n_dims; d++)
-        if (k->dim[d].role == 'b' && !k->buffer[ir_kernel_window_operand(k, 0)->index].stride[d])
-            images = ir_times(images, size[d]);
-    const ir_depthwise d = ir_kernel_depthwise(k);
-    const int64_t mr = k->tile.mr, nr = k->tile.nr;
-    const int64_t blocks = ir_ceil_div(n, ir_round_up(COLUMNS, nr)), columns = ir_round_up(ir_ceil_div(n, blocks), nr),
-                  row_bytes = d.n_parts * ir_depthwise_pitch(k, columns) * ir_dtypes[ir_kernel_contract_acc(k)].bytes;
-    int64_t rows = ir_round_up(y, mr);
-    while (rows > mr && d.places[0] * ir_depthwise_rows(k, rows) * row_bytes > rt_host_caches()->l1d_bytes / 2)
-        rows -= mr;
-    int64_t row_blocks = ir_ceil_div(y, rows);
-    if (n_threads > 1 && images % n_threads && y >= ir_times(n_threads, FEWEST_ROWS))
-        row_blocks = ir_round_up(row_blocks, n_threads);
-    tune[IR_TUNE_WINDOW_ROWS] = ir_round_up(ir_ceil_div(y, row_blocks), mr);
-    tune[IR_TUNE_WINDOW_COLUMNS] = columns;
-}
-
-/* The fewest parts of so many panels that make as many tiles for each thread, or all that are wanted. */
-static int64_t fair_parts(int64_t panels, int64_t tiles, int64_t wanted, int n_threads) {
-    int64_t parts = 1;
-    for (; parts < panels; parts++) {
-        const int64_t made = ir_times(tiles, ir_ceil_div(panels, ir_ceil_div(panels, parts)));
-        if (made % n_threads == 0 || made >= wanted) break;
-    }
-    return parts;
-}
-
-static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
-
-/* Columns of the operand that two tiles both read, as columns of the result. */
-static int64_t columns_shared(const ir_kernel *k, const int64_t *size) {
-    if (!ir_kernel_has_slab(k)) return 0;
-    const ir_kaxis *a = &k->axis[k->n_axes - 1];
-    if (a->up) return ir_kernel_phases(k, 0).reach;
-    return a->place < 0 ? 0 : ir_times(size[a->place] - 1, a->dilation) / a->stride;
-}
-
-/* A result of one row is cut into columns: even parts, as many as the team wants, or more where what they read of the
- * operand would not stay in half of L2; but not so many that what two tiles both read is a quarter of that. Returned:
- * columns of a tile, whole register tiles of them where there are several. */
-static int64_t columns_of_tile(const ir_kernel *k, const int64_t *size, int64_t n_threads, int64_t batches, int64_t n,
-                               int64_t *tune) {
-    enum { FEWEST_PANELS = 4, LEAST_SHARED = 4 };
-    if (!ir_window_cuts_rows(k)) return n;
-    const int64_t unit = at_least_one(k->is_by_channel ? k->tile.mr : k->tile.nr),
-                  panel = k->is_by_channel ? ir_window_columns(k) : unit,
-                  shared = ir_times(columns_shared(k, size), LEAST_SHARED), least = shared > panel ? shared : panel,
-                  fewest = shared > panel * FEWEST_PANELS ? shared : panel * FEWEST_PANELS;
-    int64_t parts = 1, columns;
-    if (n_threads > 1 && batches % n_threads) { /* smaller ones where some threads would have none */
-        const int64_t each = ir_ceil_div(n_threads, batches);
-        parts = clamp(n / fewest, clamp(n / least, 1, each), ir_times(each, TILES_PER_THREAD));
-    }
-    const int64_t fair = parts >= n_threads && batches % n_threads ? n_threads : 1; /* as many for each thread */
-    parts = parts / fair * fair;
-    for (;; parts += ir_round_up(at_least_one(parts / 16), fair)) {
-        columns = ir_round_up(ir_ceil_div(n, parts), unit);
-        if (!ir_kernel_has_slab(k) || columns < 2 * fewest ||
-            ir_kernel_slab_bytes(k, size, 1, columns) <= rt_host_caches()->l2_bytes / 2)
-            break;
-    }
-    tune[IR_TUNE_WINDOW_COLUMNS] = columns;
-    return ir_window_tile_columns(k, size, tune);
-}
-
-/* By channel: a part of the rows reads little more of the operand than its own, a part of the channels all of it again;
- * so channels are parted only where rows do not make enough tiles. But where tiles are whole rows of images that are
- * less than the weights, each part of the rows would read all of these, and few rows are shared badly: there only
- * channels are parted, until each thread has as many tiles. (Two threads, EPYC 9005, 3x3: 512 to 512 channels of 7x7
- * 0.74 to 0.93 of the time, 256 of 14x14 0.79 to 0.94, 128 of 28x28 as before; at v3, where rows are cut into tiles of
- * two heights, 0.89, 0.87, 1.0.) */
-static void tune_by_channel(const ir_kernel *k, const int64_t *size, int n_threads, int64_t batches, int64_t y,
-                            int64_t n, int64_t m, int64_t *tune) {
-    enum { FEWEST_ROWS = 4 };
-    const int64_t nr = at_least_one(k->tile.nr), wanted = (int64_t)n_threads * TILES_PER_THREAD,
-                  fewest = y < FEWEST_ROWS ? y : FEWEST_ROWS, panels = at_least_one(ir_ceil_div(m, nr));
-    const int64_t weight_bytes =
-        ir_times(ir_times(m, product(k, size, "k")), ir_dtypes[ir_kernel_contract_acc(k)].bytes) /
-        ir_dots[ir_kernel_window_dot(k)].group;
-    const bool parts_channels = (ir_window_tile_rows(k) > 0 || ir_window_has_lower(k) || ir_window_cuts_rows(k)) &&
-                                weight_bytes > ir_kernel_slab_bytes(k, size, y, n);
-    /* Threads that share columns. Where channels are parted, as few as make as many tiles for each thread: of 6 panels
-     * and 4 threads, 2. */
-    int64_t sharers = n_threads;
-    if (parts_channels) sharers = panels >= wanted ? 1 : n_threads / common_divisor(panels, n_threads);
-    const int64_t columns = columns_of_tile(k, size, sharers, batches, n, tune);
-    int64_t rows = y, each = panels;
-    if (n_threads > 1 && batches % n_threads && !parts_channels) rows = ir_ceil_div(y, ir_ceil_div(wanted, batches));
-    if (rows < fewest) rows = fewest;
-    while (rows > fewest && ir_kernel_slab_bytes(k, size, rows, columns) > rt_host_caches()->l2_bytes / 2)
-        rows = ir_ceil_div(y, ir_ceil_div(y, rows - 1)); /* in fewer parts there are as many rows */
-    rows = ir_band_tile_rows(k, rows);
-    if (parts_channels && k->band_rows && y % rows) rows = y; /* parts of 8 and 6 rows would be shared badly */
-    const int64_t tiles = ir_times(ir_times(batches, ir_ceil_div(y, rows)), ir_ceil_div(n, columns));
-    if (n_threads > 1 && tiles < wanted && batches % n_threads) {
-        const int64_t parts =
-            parts_channels ? fair_parts(panels, tiles, wanted, n_threads) : ir_ceil_div(wanted, tiles);
-        each = ir_ceil_div(panels, clamp(parts, 1, panels));
-    }
-    /* parts of the channels find the operand's rows where the first one put them */
-    for (int64_t parts = ir_ceil_div(panels, each);
-         each > 1 && ir_band_bytes(k, size, rows, ir_times(each, nr)) > rt_host_caches()->l2_bytes / 4;)
-        each = ir_ceil_div(panels, ++parts);
-    tune[IR_TUNE_WINDOW_ROWS] = rows;
-    tune[IR_TUNE_WINDOW_CHANNELS] = ir_times(each, nr);
-}
-
-/* In tile registers: images that are less than the weights are not cut, since each part of the rows would read all of
- * these; the team shares their channels. tiles: of all rows. */
-static bool share_channels(const ir_kernel *k, const int64_t *size, int n_threads, int64_t tiles, int64_t y,
-                           int64_t columns, int64_t *tune) {
-    if (!ir_window_is_tiled(k) || n_threads < 2 || tiles % n_threads == 0) return false;
-    const int64_t panels = ir_ceil_div(product(k, size, "m"), IR_TILE_SIDE),
-                  bytes = ir_times(ir_times(panels, IR_TILE_SIDE * 4), product(k, size, "k")) /
-                          ir_dots[ir_kernel_window_dot(k)].group;
-    if (ir_kernel_slab_bytes(k, size, y, columns) >= bytes) return false;
-    const int64_t parts = fair_parts(panels, tiles, (int64_t)n_threads * TILES_PER_THREAD, n_threads);
-    tune[IR_TUNE_WINDOW_SHARE] = ir_times(ir_ceil_div(panels, parts), IR_TILE_SIDE);
-    return true;
-}
-
-/* Whole images, or so few rows of one that there are enough tiles for the team, but some panels of columns in each. */
-static void tune_window(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
-    int64_t batches = at_least_one(product(k, size, "b")), y = 1, n = 1;
-    for (int d = 0; d < k->n_dims; d++) {
-        if (k->dim[d].role == 'y') y = at_least_one(ir_window_size(k, d, ir_band_rows_made(k, size)));
-        if (k->dim[d].role == 'n') n = at_least_one(ir_window_size(k, d, size[d]));
-    }
-    if (k->is_depthwise) {
-        tune_depthwise(k, size, n_threads, y, n, tune);
-        return;
-    }
-    if (k->is_by_channel) {
-        tune_by_channel(k, size, n_threads, batches, y, n, product(k, size, "m"), tune);
-        return;
-    }
-    const int64_t columns = columns_of_tile(k, size, n_threads, batches, n, tune);
-    int64_t rows = y, fewest = clamp(ir_ceil_div(4 * at_least_one(k->tile.nr), n), 1, y);
-    if (share_channels(k, size, n_threads, ir_times(batches, ir_ceil_div(n, columns)), y, columns, tune)) fewest = y;
-    if (n_threads > 1 && batches % n_threads)
-        rows = ir_ceil_div(y, ir_ceil_div((int64_t)n_threads * TILES_PER_THREAD, batches));
-    if (rows < fewest) rows = fewest;
-    /* What it reads of the operand, and rows that something behind it reads, stay in most of L2. */
-    while (rows > fewest && (ir_kernel_has_slab(k) ? ir_kernel_slab_bytes(k, size, rows, columns) : 0) +
-                                    ir_band_bytes(k, size, rows, product(k, size, "m")) >
-                                rt_host_caches()->l2_bytes * 6 / 10)
-        rows = ir_ceil_div(y, ir_ceil_div(y, rows - 1)); /* in fewer parts there are as many rows */
-    tune[IR_TUNE_WINDOW_ROWS] = ir_band_tile_rows(k, rows);
-    /* Their weights stay in half of L2 while the columns go by. */
-    const int64_t mr = at_least_one(k->tile.mr), row_bytes = ir_times(at_least_one(product(k, size, "k")),
-                                                                      ir_dtypes[ir_kernel_contract_acc(k)].bytes) /
-                                                             ir_dots[ir_kernel_window_dot(k)].group;
-    tune[IR_TUNE_WINDOW_CHANNELS] =
-        ir_times(mr, at_least_one(rt_host_caches()->l2_bytes / 2 / at_least_one(ir_times(row_bytes, mr))));
-}
-
-enum {
-    FLAT_PANELS = 4,
-    HIGH_PANELS = 16
-}; /* 1024 rows on one thread: 4 to 16 are within 2 % of the best, 1 and 64 up to 5 % above */
-/* Rows of a contraction that a row program goes on with. A block as wide as n keeps them in L2, unless it would be so
- * flat that each row of tiles streams all of operand 1, or there were fewer blocks than threads: then phase 2 reads
- * them from memory. */
-static void tune_contract_rows(const contraction *c, int n_threads, int64_t *tune) {
-    const ir_kernel *k = c->k;
-    const int64_t mr = at_least_one(k->tile.mr), nr = ir_times(c->np, at_least_one(k->tile.nr)),
-                  l2 = rt_host_caches()->l2_bytes,
-                  row_bytes = ir_times(c->kc + (c->kk > k->tile.kb ? nr : 0), c->bytes * mr) +
-                              ir_kernel_row_value_bytes(k, mr, c->n);
-    int64_t mc = clamp(l2 * 6 / 10 / at_least_one(row_bytes), 0, c->mp < HIGH_PANELS ? c->mp : HIGH_PANELS);
-    const bool is_flat = mc < c->mp && mc < FLAT_PANELS && ir_times(ir_times(c->kk, nr), c->bytes) > l2;
-    if (mc < 1 || is_flat || (n_threads > 1 && ir_times(c->batches, c->mp) < 2 * (int64_t)n_threads)) {
-        tune[IR_TUNE_CONTRACT_ROWS] = grain(ir_times(c->batches, c->m), c->n, n_threads);
-        return;
-    }
-    while (n_threads > 1 && mc > 1 &&
-           ir_times(c->batches, ir_ceil_div(c->mp, mc)) < (int64_t)n_threads * (mc > 4 ? TILES_PER_THREAD : 1))
-        mc = ir_ceil_div(mc, 2);
-    const int64_t fewest = ir_ceil_div(c->mp, mc);
-    const dividend rows = {c->m, mr, fewest, c->mp, c->batches};
-    mc = ir_ceil_div(c->mp, cut(&rows, ir_times(fewest, c->batches), n_threads));
-    tune[IR_TUNE_CONTRACT_MC] = mc * mr;
-    tune[IR_TUNE_CONTRACT_NC] = nr;
-    if (mc < c->mp && tune[IR_TUNE_CONTRACT_B] == IR_CONTRACT_B_BY_BLOCK)
-        tune[IR_TUNE_CONTRACT_B] = IR_CONTRACT_B_PACKED;
-    if (ir_dot_is_tile(ir_kernel_contract_dot(k))) tune_parts(c, tune);
+    tune[IR_TUNE_ROW_UNITS] = tune_grain(units, length, n_threads);
 }
 
 /* Panels of queries that share what a tile does for a block of keys: as many as stay in half of L2 with the block, as
  * long as there are tiles enough. */
 static void tune_attention(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
-    const int64_t nr = at_least_one(k->tile.nr), row = ir_dtypes[ir_kernel_attention_acc(k)].bytes *
-                                                       at_least_one(product(k, size, "n") + product(k, size, "k"));
-    int64_t panels = at_least_one(ir_ceil_div(product(k, size, "m"), nr)), batches = product(k, size, "bh");
-    int64_t n = clamp((rt_host_caches()->l2_bytes / 2 / row - k->tile.kb) / nr, 4, 16);
+    const int64_t nr = ir_at_least_one(k->tile.nr),
+                  row = ir_dtypes[ir_kernel_attention_acc(k)].bytes *
+                        ir_at_least_one(tune_product(k, size, "n") + tune_product(k, size, "k"));
+    int64_t panels = ir_at_least_one(ir_ceil_div(tune_product(k, size, "m"), nr)),
+            batches = tune_product(k, size, "bh");
+    int64_t n = ir_clamp((rt_host_caches()->l2_bytes / 2 / row - k->tile.kb) / nr, 4, 16);
     while (n > 1 && n_threads > 1 && ir_times(batches, ir_ceil_div(panels, n)) < (int64_t)n_threads * TILES_PER_THREAD)
         n /= 2;
     tune[IR_TUNE_ATTENTION_PANELS] = ir_ceil_div(panels, ir_ceil_div(panels, n));
@@ -704,15 +193,7 @@ void rt_tune(const ir_kernel *k, const int64_t *size, const int64_t *stride, int
     case IR_KERNEL_REDUCE: tune_reduce(k, size, n_threads, tune); break;
     case IR_KERNEL_SCAN: tune_scan(k, size, n_threads, tune); break;
     case IR_KERNEL_ROW: tune_row(k, size, n_threads, tune); break;
-    case IR_KERNEL_CONTRACT:
-        if (k->is_direct) {
-            tune_direct(k, size, n_threads, tune);
-            break;
-        }
-        const contraction c = measure(k, size, stride);
-        tune_contract(&c, n_threads, tune);
-        if (ir_kernel_has_rows(k)) tune_contract_rows(&c, n_threads, tune);
-        break;
+    case IR_KERNEL_CONTRACT: tune_contract(k, size, stride, n_threads, tune); break;
     case IR_KERNEL_WINDOW: tune_window(k, size, n_threads, tune); break;
     case IR_KERNEL_ATTENTION: tune_attention(k, size, n_threads, tune); break;
     case IR_KERNEL_KIND_COUNT: break;
@@ -725,7 +206,8 @@ int64_t rt_tune_work(const ir_kernel *k, const int64_t *size) {
         return ir_times(elements / SERIAL_PRODUCTS, SERIAL_WORK) +
                elements % SERIAL_PRODUCTS * SERIAL_WORK / SERIAL_PRODUCTS;
     if (k->kind == IR_KERNEL_ATTENTION) {
-        int64_t products = ir_times(product(k, size, "bhmj"), product(k, size, "n") + product(k, size, "k"));
+        int64_t products =
+            ir_times(tune_product(k, size, "bhmj"), tune_product(k, size, "n") + tune_product(k, size, "k"));
         return ir_times(products / SERIAL_PRODUCTS, SERIAL_WORK) +
                products % SERIAL_PRODUCTS * SERIAL_WORK / SERIAL_PRODUCTS;
     }
