@@ -221,9 +221,35 @@ static void add_function(fu_str *s, const ir_graph *g, const export_names *names
                 n_symbols ? "" : "0", names->function);
 }
 
+/* Linux hands out tile registers on request only, to all threads of a process (arch_prctl, ARCH_REQ_XCOMP_PERM of
+ * XFEATURE_XTILEDATA). The C library's functions for system calls are not C99's. */
+static void add_permission(fu_str *s, const char *name) {
+    fu_str_addf(s,
+                "/* Asks Linux for the tile registers, once: 0 where it refuses. */\n"
+                "static inline int fusor_aot_%s_has_tiles(void) {\n"
+                "    static int answer; /* 1: refused, 2: granted */\n"
+                "    int known = __atomic_load_n(&answer, __ATOMIC_RELAXED);\n"
+                "    if (!known) {\n"
+                "        long status;\n"
+                "        __asm__ volatile(\"syscall\" : \"=a\"(status) : \"0\"(158L), \"D\"(0x1023L), \"S\"(18L)\n"
+                "                         : \"rcx\", \"r11\", \"memory\");\n"
+                "        known = status == 0 ? 2 : 1;\n"
+                "        __atomic_store_n(&answer, known, __ATOMIC_RELAXED);\n"
+                "    }\n"
+                "    return known == 2;\n}\n\n",
+                name);
+}
+
+static bool has_tiles(ir_features used) {
+    for (int i = 0; i < IR_FEATURE_COUNT; i++)
+        if (used >> i & 1 && strstr(ir_feature_table[i].features, "amx-tile")) return true;
+    return false;
+}
+
 /* fusor_aot_NAME_call: finds the case of these sizes, and gives it memory that begins at a cache line. cases: a
  * condition and a call each, which add_case makes. */
 static void add_call(fu_str *s, const char *name, ir_level level, ir_features used, const char *cases) {
+    if (has_tiles(used)) add_permission(s, name);
     fu_str_addf(s,
                 "static inline int fusor_aot_%s_call(void *const *in, void *const *out, const int64_t *size) {\n"
                 "    char *memory;\n    int status;\n    (void)size;\n"
@@ -235,7 +261,9 @@ static void add_call(fu_str *s, const char *name, ir_level level, ir_features us
         for (const char *f = ir_feature_table[i].features; *f; f += strcspn(f, ","), f += *f == ',')
             fu_str_addf(s, " || !__builtin_cpu_supports(\"%.*s\")", (int)strcspn(f, ","), f);
     }
-    fu_str_addf(s, ") return FUSOR_AOT_CPU;\n#endif\n%s    return FUSOR_AOT_SIZES;\n}\n\n", cases);
+    fu_str_add(s, ") return FUSOR_AOT_CPU;\n#endif\n");
+    if (has_tiles(used)) fu_str_addf(s, "    if (!fusor_aot_%s_has_tiles()) return FUSOR_AOT_CPU;\n", name);
+    fu_str_addf(s, "%s    return FUSOR_AOT_SIZES;\n}\n\n", cases);
 }
 
 static void add_case(fu_str *s, const char *name, int variant, const int64_t *values, uint32_t n_values,

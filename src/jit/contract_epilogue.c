@@ -186,7 +186,8 @@ void contract_epilogue_row(contract *c, contract_columns *s, LLVMValueRef m, LLV
 /* ---- on the tile in memory ---- */
 /* Evaluates and stores everything at one point; x is where the accumulators of this point lie. */
 static void epilogue_at(contract *c, contract_point *at, LLVMValueRef x) {
-    contract_finish(c, at, em_load_ptr(c->e, c->acc, x, NULL, (unsigned)c->acc_bytes));
+    x = em_load_ptr(c->e, c->acc, x, NULL, (unsigned)c->acc_bytes);
+    contract_finish(c, at, em_or_zero(c->e, x, at->mask));
 }
 
 /* Columns from .. to - 1 of a row by e->lanes. */

@@ -128,6 +128,9 @@ LLVMValueRef em_icmp(emit *e, LLVMIntPredicate p, LLVMValueRef a, LLVMValueRef b
 LLVMValueRef em_select(emit *e, LLVMValueRef c, LLVMValueRef a, LLVMValueRef b) {
     return LLVMBuildSelect(e->b, c, a, b, "");
 }
+LLVMValueRef em_or_zero(emit *e, LLVMValueRef x, LLVMValueRef mask) {
+    return mask ? em_select(e, mask, x, LLVMConstNull(LLVMTypeOf(x))) : x;
+}
 LLVMValueRef em_min(emit *e, LLVMValueRef a, LLVMValueRef b) {
     return em_select(e, em_icmp(e, LLVMIntSLT, a, b), a, b);
 }

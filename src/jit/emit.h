@@ -124,6 +124,8 @@ LLVMValueRef em_load(emit *e, int buf, LLVMValueRef off, LLVMValueRef step, LLVM
  * a place in one block are loaded once. */
 LLVMValueRef em_load_turns(emit *e, int buf, LLVMValueRef off, bool is_second, LLVMValueRef mask);
 void em_store(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask);
+/* x where the mask (NULL: everywhere) is set, else 0: lanes that hold nothing make no function slow. */
+LLVMValueRef em_or_zero(emit *e, LLVMValueRef x, LLVMValueRef mask);
 LLVMValueRef em_load_ptr(emit *e, ir_dtype t, LLVMValueRef ptr, LLVMValueRef mask,
                          unsigned align); /* contiguous, current width */
 void em_store_ptr(emit *e, ir_dtype t, LLVMValueRef value, LLVMValueRef ptr, LLVMValueRef mask, unsigned align);

@@ -132,7 +132,8 @@ static void emit_block(emit *e, square *q, bool is_streaming) {
         for (int i = 0; i < k->n_insts; i++) {
             if (!q->is_turned[i]) continue;
             ir_dtype t = k->inst[i].dtype;
-            turned[i] = em_load_ptr(e, t, staged(e, q, i, l.i), NULL, ir_dtypes[t].bytes);
+            turned[i] = em_or_zero(e, em_load_ptr(e, t, staged(e, q, i, l.i), NULL, ir_dtypes[t].bytes),
+                                   e->lanes > 1 ? q->lanes_x : NULL);
         }
         q->at_y = em_add(e, y0, l.i);
         emit_row(e, q, turned, out);

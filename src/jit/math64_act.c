@@ -3,13 +3,14 @@
  * power of two comes last, so that there too only one rounding is left: no absolute bound is needed. */
 #include "jit/math64_impl.h"
 
-#define LOWEST -760.0 /* x exp(x) is 0 below */
+/* x exp(x) is 0 below -760. */
+static LLVMValueRef held_below(emit *e, LLVMValueRef x) { return mi_exp_floor(e, x, -760, -1000); }
 
 static LLVMValueRef is_negative(emit *e, LLVMValueRef x) { return em_fcmp(e, LLVMRealOLT, x, em_f64(e, 0)); }
 
 /* exp(-|x|) in parts. */
 static mi_exp_parts exp_minus_abs(emit *e, LLVMValueRef x) {
-    LLVMValueRef a = mi_max(e, em_f64(e, LOWEST), em_fneg(e, em_fabs(e, x)));
+    LLVMValueRef a = held_below(e, em_fneg(e, em_fabs(e, x)));
     return mi64_exp_reduce(e, a, NULL);
 }
 
@@ -32,7 +33,7 @@ LLVMValueRef math64_sigmoid(emit *e, LLVMValueRef x) {
 /* Error: 2.77 ULP (2.85 without fma). */
 LLVMValueRef math64_silu(emit *e, LLVMValueRef x) {
     mi_exp_parts v = exp_minus_abs(e, x);
-    LLVMValueRef held = mi_max(e, em_f64(e, LOWEST), x);
+    LLVMValueRef held = held_below(e, x);
     LLVMValueRef w = mi64_scale(e, v, 0), one = em_f64(e, 1), below = is_negative(e, x);
     LLVMValueRef y = em_fdiv(e, em_fmul(e, held, em_select(e, below, v.p, one)), em_fadd(e, one, w));
     return scale_where(e, below, x, y, v);
@@ -50,7 +51,7 @@ LLVMValueRef math64_softplus(emit *e, LLVMValueRef x) {
 
 /* x n / (n + 2), n = w (w + 2), w = p 2^k: the k of the upper w comes last. Above 20 it is x. Error: 3.01 ULP. */
 LLVMValueRef math64_mish(emit *e, LLVMValueRef x) {
-    LLVMValueRef two = em_f64(e, 2), held = mi_max(e, em_f64(e, LOWEST), mi_min(e, em_f64(e, 20), x));
+    LLVMValueRef two = em_f64(e, 2), held = held_below(e, mi_min(e, em_f64(e, 20), x));
     mi_exp_parts v = mi64_exp_reduce(e, held, NULL);
     LLVMValueRef w = mi64_scale(e, v, 0), more = em_fadd(e, w, two);
     LLVMValueRef y = em_fmul(e, em_fmul(e, held, v.p), em_fdiv(e, more, em_mad(e, w, more, two)));

@@ -98,7 +98,7 @@ static LLVMValueRef reduce(emit *e, LLVMValueRef x, mi_exp_parts *v) {
 }
 
 mi_exp_parts mi64_exp_reduce(emit *e, LLVMValueRef x, LLVMValueRef low) {
-    mi_exp_parts v;
+    mi_exp_parts v = {.some = NULL};
     LLVMValueRef r = reduce(e, x, &v), one = em_f64(e, 1);
     if (low) r = em_fadd(e, r, low);
     LLVMValueRef q = em_mad(e, mi_poly_d(e, r, exp_64, 10), r, one);
@@ -107,7 +107,7 @@ mi_exp_parts mi64_exp_reduce(emit *e, LLVMValueRef x, LLVMValueRef low) {
 }
 
 mi_exp_parts mi64_exp_pair(emit *e, LLVMValueRef x, LLVMValueRef low, mi_pair *p) {
-    mi_exp_parts v;
+    mi_exp_parts v = {.some = NULL};
     LLVMValueRef r = reduce(e, x, &v), q;
     if (low) r = em_fadd(e, r, low);
     q = em_mad(e, em_fmul(e, r, r), mi_poly_d(e, r, exp_64, 10), r);
@@ -117,7 +117,7 @@ mi_exp_parts mi64_exp_pair(emit *e, LLVMValueRef x, LLVMValueRef low, mi_pair *p
 }
 
 mi_exp_parts mi64_exp2_reduce(emit *e, LLVMValueRef x, LLVMValueRef low) {
-    mi_exp_parts v;
+    mi_exp_parts v = {.some = NULL};
     LLVMValueRef t = em_fadd(e, x, em_f64(e, MAGIC));
     v.bits = mi_bits_d(e, t);
     v.k = em_fsub(e, t, em_f64(e, MAGIC));
@@ -129,7 +129,7 @@ mi_exp_parts mi64_exp2_reduce(emit *e, LLVMValueRef x, LLVMValueRef low) {
 
 /* Two steps where there is no instruction: only the second product can round. */
 LLVMValueRef mi64_scale(emit *e, mi_exp_parts v, int bias) {
-    if (mi_has_exponents(e)) return mi_scalef(e, v.p, bias ? em_fadd(e, v.k, em_f64(e, bias)) : v.k);
+    if (mi_has_exponents(e)) return mi_scalef(e, v.p, bias ? em_fadd(e, v.k, em_f64(e, bias)) : v.k, v.some);
     LLVMValueRef sum = em_sub(e, v.bits, mi_i64(e, magic_bits - 2 * BIAS - bias));
     LLVMValueRef first = em_lshr(e, sum, 1), second = em_sub(e, sum, first);
     LLVMValueRef y = em_fmul(e, v.p, mi_of_bits_d(e, em_shl(e, first, FRACTION)));
@@ -137,25 +137,29 @@ LLVMValueRef mi64_scale(emit *e, mi_exp_parts v, int bias) {
 }
 
 LLVMValueRef mi64_exp_neg(emit *e, LLVMValueRef x) {
-    return mi64_scale(e, mi64_exp_reduce(e, mi_max(e, em_f64(e, -746), x), NULL), 0);
+    LLVMValueRef some;
+    x = mi_exp_held(e, x, -746, -1000, &some);
+    mi_exp_parts v = mi64_exp_reduce(e, x, NULL);
+    v.some = some;
+    return mi64_scale(e, v, 0);
 }
 
 /* ---- functions ---- */
 /* Error: 0.87 ULP (1.13 without fma). */
-LLVMValueRef math64_exp(emit *e, LLVMValueRef x) {
-    x = mi_max(e, em_f64(e, -746), mi_min(e, em_f64(e, 710), x));
-    return mi64_scale(e, mi64_exp_reduce(e, x, NULL), 0);
-}
+LLVMValueRef math64_exp(emit *e, LLVMValueRef x) { return mi64_exp_neg(e, mi_min(e, em_f64(e, 710), x)); }
 
 /* Error: 0.76 ULP (1.05 without fma). */
 LLVMValueRef math64_exp2(emit *e, LLVMValueRef x) {
-    x = mi_max(e, em_f64(e, -1076), mi_min(e, em_f64(e, 1025), x));
-    return mi64_scale(e, mi64_exp2_reduce(e, x, NULL), 0);
+    LLVMValueRef some;
+    x = mi_exp_held(e, mi_min(e, em_f64(e, 1025), x), -1076, -1500, &some);
+    mi_exp_parts v = mi64_exp2_reduce(e, x, NULL);
+    v.some = some;
+    return mi64_scale(e, v, 0);
 }
 
 /* 2 (s p + (s - 1/2)), p = expm1(r), s = 2^(k-1); p itself for k = 0: see math_exp.c. */
 LLVMValueRef mi64_expm1_held(emit *e, LLVMValueRef x) {
-    mi_exp_parts v;
+    mi_exp_parts v = {.some = NULL};
     LLVMValueRef r = reduce(e, x, &v);
     LLVMValueRef p = em_mad(e, em_fmul(e, r, r), mi_poly_d(e, r, expm1_64, 11), r);
     LLVMValueRef s = mi_of_bits_d(e, em_shl(e, em_sub(e, v.bits, mi_i64(e, magic_bits - (BIAS - 1))), FRACTION));

@@ -40,7 +40,7 @@ LLVMValueRef math_softplus(emit *e, LLVMValueRef x) {
 /* mish: tanh(log(1 + w)) = n / (n + 2), n = w (w + 2), w = exp(x); 1 above 20. Error: 4 ULP; near the subnormal range
  * the absolute bound holds. */
 LLVMValueRef math_mish(emit *e, LLVMValueRef x) {
-    LLVMValueRef two = em_f32(e, 2), held = mi_max(e, em_f32(e, -104), mi_min(e, em_f32(e, 20), x));
+    LLVMValueRef two = em_f32(e, 2), held = mi_exp_floor(e, mi_min(e, em_f32(e, 20), x), -104, -130);
     LLVMValueRef w = mi_scale(e, mi_exp_reduce_below(e, held, NULL), 0);
     LLVMValueRef n = em_fmul(e, w, em_fadd(e, w, two));
     LLVMValueRef y = em_fdiv(e, em_fmul(e, x, n), em_fadd(e, n, two));

@@ -83,8 +83,8 @@ LLVMValueRef mi_not(emit *e, LLVMValueRef c) { return em_xor(e, c, em_int(e, FUS
 bool mi_has_exponents(const emit *e) { return e->level->has_mask && (e->lanes == 16 || e->lanes == 1); }
 
 /* Calls the form of a full register: of 16 floats, or twice of 8 doubles; at width 1 the scalar form, which works on
- * the first lane of four or two. */
-static LLVMValueRef avx512_part(emit *e, const char *op, LLVMValueRef a, LLVMValueRef b, int imm) {
+ * the first lane of four or two. some: lanes that are not 0; NULL: all. */
+static LLVMValueRef avx512_part(emit *e, const char *op, LLVMValueRef a, LLVMValueRef b, int imm, LLVMValueRef some) {
     bool is_scalar = e->lanes == 1, is_wide = mi_is_f64(e, a);
     LLVMTypeRef type = LLVMVectorType(is_wide ? e->t_f64 : e->t_f32, (is_scalar ? 4 : 16) / (is_wide ? 2 : 1));
     char name[64];
@@ -100,7 +100,8 @@ static LLVMValueRef avx512_part(emit *e, const char *op, LLVMValueRef a, LLVMVal
     if (!b && is_scalar) args[n++] = in[0]; /* upper lanes come from the first, the value from the second */
     if (imm >= 0) args[n++] = LLVMConstInt(e->t_i32, (unsigned)imm, 0);
     args[n++] = LLVMConstNull(type);
-    args[n++] = LLVMConstAllOnes(is_scalar || is_wide ? e->t_i8 : e->t_i16);
+    LLVMTypeRef mask = is_scalar || is_wide ? e->t_i8 : e->t_i16;
+    args[n++] = some ? LLVMBuildBitCast(e->b, some, mask, "") : LLVMConstAllOnes(mask);
     args[n++] = LLVMConstInt(e->t_i32, 4, 0); /* current rounding mode */
     LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID(name, strlen(name)), NULL, 0);
     LLVMValueRef v = LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, args, (unsigned)n, "");
@@ -115,20 +116,23 @@ static LLVMValueRef lanes_of(emit *e, LLVMValueRef a, LLVMValueRef b, int first,
                                   "");
 }
 
-static LLVMValueRef avx512_call(emit *e, const char *op, LLVMValueRef a, LLVMValueRef b, int imm) {
-    if (e->lanes == 1 || !mi_is_f64(e, a)) return avx512_part(e, op, a, b, imm);
+static LLVMValueRef avx512_call(emit *e, const char *op, LLVMValueRef a, LLVMValueRef b, int imm, LLVMValueRef some) {
+    if (e->lanes == 1 || !mi_is_f64(e, a)) return avx512_part(e, op, a, b, imm, some);
     LLVMValueRef half[2];
     for (int i = 0; i < 2; i++)
-        half[i] = avx512_part(e, op, lanes_of(e, a, NULL, 8 * i, 8), b ? lanes_of(e, b, NULL, 8 * i, 8) : NULL, imm);
+        half[i] = avx512_part(e, op, lanes_of(e, a, NULL, 8 * i, 8), b ? lanes_of(e, b, NULL, 8 * i, 8) : NULL, imm,
+                              some ? lanes_of(e, some, NULL, 8 * i, 8) : NULL);
     return lanes_of(e, half[0], half[1], 0, 16);
 }
 
 /* x - floor(x), 0 of an infinity. */
-static LLVMValueRef fraction(emit *e, LLVMValueRef x) { return avx512_call(e, "reduce", x, NULL, 1); }
-LLVMValueRef mi_scalef(emit *e, LLVMValueRef x, LLVMValueRef k) { return avx512_call(e, "scalef", x, k, -1); }
-LLVMValueRef mi_getexp(emit *e, LLVMValueRef x) { return avx512_call(e, "getexp", x, NULL, -1); }
+static LLVMValueRef fraction(emit *e, LLVMValueRef x) { return avx512_call(e, "reduce", x, NULL, 1, NULL); }
+LLVMValueRef mi_scalef(emit *e, LLVMValueRef x, LLVMValueRef k, LLVMValueRef some) {
+    return avx512_call(e, "scalef", x, k, -1, some);
+}
+LLVMValueRef mi_getexp(emit *e, LLVMValueRef x) { return avx512_call(e, "getexp", x, NULL, -1, NULL); }
 /* 0xf: interval [0.75, 1.5), sign of the result +, NaN for negative numbers (-0 gives 1). */
-LLVMValueRef mi_getmant(emit *e, LLVMValueRef x) { return avx512_call(e, "getmant", x, NULL, 0xf); }
+LLVMValueRef mi_getmant(emit *e, LLVMValueRef x) { return avx512_call(e, "getmant", x, NULL, 0xf, NULL); }
 
 /* ---- cores ---- */
 /* What is added to k in the low bits: both exponents of 2^k = 2^h 2^(k - h), or that of 2^(k + 64), which is one float
@@ -146,7 +150,7 @@ static LLVMValueRef reduce(emit *e, LLVMValueRef x, int added, mi_exp_parts *v) 
 }
 
 static mi_exp_parts exp_parts(emit *e, LLVMValueRef x, LLVMValueRef low, int added) {
-    mi_exp_parts v;
+    mi_exp_parts v = {.some = NULL};
     LLVMValueRef r = reduce(e, x, mi_has_exponents(e) ? PLAIN : added, &v), one = em_f32(e, 1);
     if (low) r = em_fadd(e, r, low);
     LLVMValueRef q = em_mad(e, mi_poly(e, r, exp_p, 5), r, one); /* 1 + r (1 + r P): the last rounding is of the sum */
@@ -176,7 +180,7 @@ static LLVMValueRef by_one_power(emit *e, LLVMValueRef p, LLVMValueRef bits, int
 
 /* Two steps: 2^k itself may be subnormal or beyond the largest float; only the second product can round. */
 LLVMValueRef mi_scale(emit *e, mi_exp_parts v, int bias) {
-    if (mi_has_exponents(e)) return mi_scalef(e, v.p, bias ? em_fadd(e, v.k, em_f32(e, bias)) : v.k);
+    if (mi_has_exponents(e)) return mi_scalef(e, v.p, bias ? em_fadd(e, v.k, em_f32(e, bias)) : v.k, v.some);
     if (v.added == BELOW) return by_one_power(e, v.p, v.bits, bias);
     const int missing = HALVES - v.added + bias; /* the bits of MAGIC itself are shifted out */
     LLVMValueRef sum = missing ? em_add(e, v.bits, em_i32(e, missing)) : v.bits;
@@ -186,12 +190,30 @@ LLVMValueRef mi_scale(emit *e, mi_exp_parts v, int bias) {
 }
 
 LLVMValueRef mi_scale_normal(emit *e, mi_exp_parts v) {
-    if (mi_has_exponents(e)) return mi_scalef(e, v.p, v.k);
+    if (mi_has_exponents(e)) return mi_scalef(e, v.p, v.k, v.some);
     return em_f32_of_bits(e, em_add(e, em_bits_of_f32(e, v.p), em_shl(e, v.bits, 23)));
 }
 
+static LLVMValueRef like(emit *e, LLVMValueRef x, double v) { return mi_is_f64(e, x) ? em_f64(e, v) : em_f32(e, v); }
+
+LLVMValueRef mi_exp_floor(emit *e, LLVMValueRef x, double least, double zero) {
+    if (!mi_has_exponents(e)) return mi_max(e, like(e, x, zero), x);
+    const double far = mi_is_f64(e, x) ? -10000 : -1000;
+    return em_select(e, em_fcmp(e, LLVMRealOLT, x, like(e, x, least)), like(e, x, far), x);
+}
+
+LLVMValueRef mi_exp_held(emit *e, LLVMValueRef x, double least, double zero, LLVMValueRef *some) {
+    const bool is_masked = mi_has_exponents(e) && e->lanes > 1;
+    *some = is_masked ? em_fcmp(e, LLVMRealUGE, x, like(e, x, least)) : NULL;
+    return is_masked ? x : mi_exp_floor(e, x, least, zero);
+}
+
 LLVMValueRef mi_exp_neg(emit *e, LLVMValueRef x) {
-    return mi_scale(e, mi_exp_reduce_below(e, mi_max(e, em_f32(e, -104), x), NULL), 0);
+    LLVMValueRef some;
+    x = mi_exp_held(e, x, -104, -130, &some);
+    mi_exp_parts v = mi_exp_reduce_below(e, x, NULL);
+    v.some = some;
+    return mi_scale(e, v, 0);
 }
 
 /* k = round(x), r = x - k, 2^r by a polynomial, 2^k into the exponent field. */
@@ -203,35 +225,42 @@ LLVMValueRef mi_exp2_d(emit *e, LLVMValueRef x) {
 }
 
 /* ---- functions ---- */
-/* exp: argument held to [-104, 89], beyond which the result is 0 or infinity anyway. Error: 0.87 ULP (1.14 without
+/* exp: argument held to [-104 (or what mi_exp_held says), 89], beyond which the result is 0 or infinity anyway. Error: 0.87 ULP (1.14 without
  * fma). */
 LLVMValueRef math_exp(emit *e, LLVMValueRef x) {
-    x = mi_max(e, em_f32(e, -104), mi_min(e, em_f32(e, 89), x));
-    return mi_scale(e, mi_exp_reduce(e, x, NULL), 0);
+    LLVMValueRef some;
+    x = mi_exp_held(e, mi_min(e, em_f32(e, 89), x), -104, -130, &some);
+    mi_exp_parts v = mi_exp_reduce(e, x, NULL);
+    v.some = some;
+    return mi_scale(e, v, 0);
 }
 
 /* exp2: k = round(x), exact remainder. Error: 0.87 ULP (1.06 without fma). */
 LLVMValueRef math_exp2(emit *e, LLVMValueRef x) {
-    x = mi_max(e, em_f32(e, -151), mi_min(e, em_f32(e, 129), x));
-    return mi_scale(e, exp2_parts(e, x, HALVES), 0);
+    LLVMValueRef some;
+    x = mi_exp_held(e, mi_min(e, em_f32(e, 129), x), -151, -188, &some);
+    mi_exp_parts v = exp2_parts(e, x, HALVES);
+    v.some = some;
+    return mi_scale(e, v, 0);
 }
 
 /* With scalef the reduction rounds down, as that does: it takes x itself, minus infinity and NaN included, and there is
- * no k. Else to nearest. No result differs from 0 below -150. Error: about 2 ULP. */
+ * no k. Else to nearest. Below 2^-126 it is 0: each product with a subnormal weight takes an assist, too, and 1e-7 is
+ * what a weight may be wrong by. Error: about 2 ULP. */
 LLVMValueRef math_weight(emit *e, LLVMValueRef x) {
     LLVMValueRef one = em_f32(e, 1);
     if (!mi_has_exponents(e)) {
         LLVMValueRef magic = em_f32(e, MAGIC + BELOW);
-        x = mi_max(e, em_f32(e, -151), x);
+        x = em_select(e, em_fcmp(e, LLVMRealOLT, x, em_f32(e, -126)), em_f32(e, -188), x);
         LLVMValueRef biased = em_fadd(e, x, magic), f = em_fsub(e, x, em_fsub(e, biased, magic));
         return by_one_power(e, em_mad(e, mi_poly(e, f, weight_near_p, 5), f, one), em_bits_of_f32(e, biased), 0);
     }
     if (e->lanes > 1) {
-        LLVMValueRef f = fraction(e, x);
-        return mi_scalef(e, em_mad(e, mi_poly(e, f, weight_p, 5), f, one), x);
+        LLVMValueRef f = fraction(e, x), some = em_fcmp(e, LLVMRealUGE, x, em_f32(e, -126));
+        return mi_scalef(e, em_mad(e, mi_poly(e, f, weight_p, 5), f, one), x, some);
     }
     mi_exp_parts v = {.added = PLAIN};
-    x = mi_max(e, em_f32(e, -151), x);
+    x = mi_exp_floor(e, x, -126, 0);
     v.k = em_intrinsic(e, "llvm.floor", 1, &x);
     v.bits = em_bits_of_f32(e, em_fadd(e, v.k, em_f32(e, MAGIC)));
     LLVMValueRef f = em_fsub(e, x, v.k);
@@ -243,7 +272,7 @@ LLVMValueRef math_weight(emit *e, LLVMValueRef x) {
  * below the last bit, and doubling overflows only where the result does. k = 0: p itself, which halving would round
  * when subnormal. */
 static LLVMValueRef expm1_core(emit *e, LLVMValueRef x) {
-    mi_exp_parts v;
+    mi_exp_parts v = {.some = NULL};
     LLVMValueRef r = reduce(e, x, PLAIN, &v);
     LLVMValueRef p = em_mad(e, em_fmul(e, r, r), mi_poly(e, r, expm1_p, 6), r);
     LLVMValueRef s = em_f32_of_bits(e, em_shl(e, em_sub(e, v.bits, em_i32(e, 0x4b400000 - 126)), 23));

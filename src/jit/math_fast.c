@@ -72,28 +72,26 @@ static const double fast_log_d[9] = {
  * bits, 0 for k = -126, and p is twice what it is. */
 static LLVMValueRef offset_of(emit *e) { return em_f32(e, mi_has_exponents(e) ? MAGIC : MAGIC + 126); }
 
-static LLVMValueRef scaled(emit *e, LLVMValueRef r, const float *c, int n, LLVMValueRef t, LLVMValueRef k) {
+static LLVMValueRef scaled(emit *e, LLVMValueRef r, const float *c, int n, LLVMValueRef t, LLVMValueRef k,
+                           LLVMValueRef some) {
     float twice[8];
-    if (mi_has_exponents(e)) return mi_scalef(e, mi_poly(e, r, c, n), k);
+    if (mi_has_exponents(e)) return mi_scalef(e, mi_poly(e, r, c, n), k, some);
     for (int i = 0; i < n; i++) twice[i] = 2 * c[i];
     return em_fmul(e, mi_poly(e, r, twice, n), em_f32_of_bits(e, em_shl(e, em_bits_of_f32(e, t), 23)));
 }
-
-/* The smallest argument whose k is not below -126; vscalef has no such end. */
-static LLVMValueRef least_of(emit *e) { return em_f32(e, mi_has_exponents(e) ? -104 : -87.6); }
 
 static LLVMValueRef reduced(emit *e, LLVMValueRef x, LLVMValueRef k) {
     if (e->level->has_fma) return em_mad(e, k, em_f32(e, -LN2), x);
     return em_mad(e, k, em_f32(e, -LN2_LOW), em_mad(e, k, em_f32(e, -LN2_TOP), x));
 }
 
-/* exp(x + low) for x <= 89 or NaN; low: tiny or NULL. */
+/* exp(x + low) for x <= 89 or NaN; low: tiny or NULL. -87.6: its k is not below -126; vscalef has no such end. */
 static LLVMValueRef exp_below(emit *e, LLVMValueRef x, LLVMValueRef low) {
-    LLVMValueRef held = mi_max(e, least_of(e), x);
+    LLVMValueRef some, held = mi_exp_held(e, x, -104, -87.6, &some);
     LLVMValueRef all = low && !e->level->has_fma ? em_fadd(e, held, low) : held; /* there it is not that tiny */
     LLVMValueRef t = em_mad(e, all, em_f32(e, LOG2E), offset_of(e)), k = em_fsub(e, t, offset_of(e));
     LLVMValueRef r = reduced(e, held, k);
-    return scaled(e, low ? em_fadd(e, r, low) : r, fast_exp_p, 5, t, k);
+    return scaled(e, low ? em_fadd(e, r, low) : r, fast_exp_p, 5, t, k, some);
 }
 
 static LLVMValueRef exp_minus_abs(emit *e, LLVMValueRef x) { return exp_below(e, em_fneg(e, em_fabs(e, x)), NULL); }
@@ -101,10 +99,10 @@ static LLVMValueRef exp_minus_abs(emit *e, LLVMValueRef x) { return exp_below(e,
 static LLVMValueRef exp_of(emit *e, LLVMValueRef x) { return exp_below(e, mi_min(e, em_f32(e, 89), x), NULL); }
 
 static LLVMValueRef exp2_of(emit *e, LLVMValueRef x) {
-    LLVMValueRef least = em_f32(e, mi_has_exponents(e) ? -151 : -126.4);
-    x = mi_max(e, least, mi_min(e, em_f32(e, 128.4), x));
+    LLVMValueRef some;
+    x = mi_exp_held(e, mi_min(e, em_f32(e, 128.4), x), -151, -126.4, &some);
     LLVMValueRef t = em_fadd(e, x, offset_of(e)), k = em_fsub(e, t, offset_of(e));
-    return scaled(e, em_fsub(e, x, k), fast_exp2_p, 5, t, k);
+    return scaled(e, em_fsub(e, x, k), fast_exp2_p, 5, t, k, some);
 }
 
 /* As in math_exp.c, for -20 <= x <= 89. */
@@ -259,10 +257,10 @@ static LLVMValueRef pow_of(emit *e, LLVMValueRef x, LLVMValueRef y) {
     LLVMValueRef w = mi_pow_exponent(e, x, y, fast_log_d, 9), magic = em_f64(e, has ? MAGIC_D : MAGIC_D + 126);
     w = mi_max(e, em_f64(e, has ? -151 : -126.4), mi_min(e, em_f64(e, 128.4), w));
     LLVMValueRef t = em_fadd(e, w, magic), k = em_fsub(e, t, magic), r = mi_to_f32(e, em_fsub(e, w, k)), v;
-    if (has) v = mi_scalef(e, mi_poly(e, r, fast_exp2_p, 5), mi_to_f32(e, k));
+    if (has) v = mi_scalef(e, mi_poly(e, r, fast_exp2_p, 5), mi_to_f32(e, k), NULL);
     else {
         LLVMValueRef bits = LLVMBuildTrunc(e->b, mi_bits_d(e, t), em_vec(e, e->t_i32), "");
-        v = scaled(e, r, fast_exp2_p, 5, em_f32_of_bits(e, bits), NULL);
+        v = scaled(e, r, fast_exp2_p, 5, em_f32_of_bits(e, bits), NULL, NULL);
     }
     return mi_pow_specials(e, x, y, v);
 }

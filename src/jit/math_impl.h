@@ -29,7 +29,8 @@ LLVMValueRef mi_not(emit *e, LLVMValueRef c);
 /* f32 and f64. AVX-512's instructions on exponents do in one step, subnormals and infinities included, what takes five
  * to ten. */
 bool mi_has_exponents(const emit *e);
-LLVMValueRef mi_scalef(emit *e, LLVMValueRef x, LLVMValueRef k); /* x * 2^floor(k) */
+/* x * 2^floor(k); some: 0 in other lanes (NULL: all) */
+LLVMValueRef mi_scalef(emit *e, LLVMValueRef x, LLVMValueRef k, LLVMValueRef some);
 LLVMValueRef mi_getexp(emit *e, LLVMValueRef x);                 /* floor(log2 |x|) */
 LLVMValueRef mi_getmant(emit *e, LLVMValueRef x);                /* x / 2^n in [0.75, 1.5); NaN below 0 */
 
@@ -44,10 +45,16 @@ LLVMValueRef mi_gelu_tail_pieces(emit *e, LLVMValueRef a, bool is_tanh);
 
 /* exp(x) = p * 2^k. k is a float; bits are those of k + added + 1.5 * 2^23, whose low part is k + added as an integer. */
 typedef struct mi_exp_parts {
-    LLVMValueRef p, k, bits;
+    LLVMValueRef p, k, bits, some; /* some: the others are 0, and the rest is garbage there (NULL: all) */
     int added;
 } mi_exp_parts;
-/* of exp(x + low), |x| < 180; low: tiny or NULL. below: x < 44, by fewer instructions where there is no vscalef. */
+/* x held from below for exp or exp2, which is 0 from `least` on: at `zero`, or in the lanes that are not in *some. A
+ * result that is tiny before it is rounded takes a microcode assist of Intel's cores, 30 to 60 times as long for the
+ * whole vector; but one that is not computed, or a product below 2^-160 (f64: 2^-1085), none. */
+LLVMValueRef mi_exp_held(emit *e, LLVMValueRef x, double least, double zero, LLVMValueRef *some);
+/* The same for what is made of x beside its exponential: in all lanes, an instruction more where scalef scales. */
+LLVMValueRef mi_exp_floor(emit *e, LLVMValueRef x, double least, double zero);
+/* of exp(x + low), |x| < 190, or where mi_exp_held has held it; low: tiny or NULL. below: x < 44, by fewer instructions where there is no vscalef. */
 mi_exp_parts mi_exp_reduce(emit *e, LLVMValueRef x, LLVMValueRef low);
 mi_exp_parts mi_exp_reduce_below(emit *e, LLVMValueRef x, LLVMValueRef low);
 mi_exp_parts mi_exp2_reduce(emit *e, LLVMValueRef x);     /* of 2^x */

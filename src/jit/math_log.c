@@ -136,7 +136,7 @@ LLVMValueRef mi_log1p_pair(emit *e, LLVMValueRef x, LLVMValueRef low) {
     LLVMValueRef one = em_f32(e, 1), u = em_fadd(e, x, one), n, s, f, inf = em_f32(e, __builtin_inf());
     if (mi_has_exponents(e)) {
         n = em_fsub(e, mi_getexp(e, mi_getmant(e, u)), mi_getexp(e, u)); /* minus n, infinite at 0 and infinity */
-        s = mi_scalef(e, one, n);
+        s = mi_scalef(e, one, n, NULL);
         f = em_mad(e, x, s, em_fsub(e, s, one));
         if (low) f = em_mad(e, low, s, f);
         /* 0 and infinity made f a NaN and leave n to give the result; those of arguments below -1 are in n too. */

@@ -52,7 +52,7 @@ static bool has_spread(const red *r) {
 
 static bool is_transposed(const red *r, int b) {
     return r->e->level->has_mask && r->k->buffer[b].stride[r->last] == 1 && r->k->buffer[b].stride[r->n_p - 1] != 1 &&
-           !is_spread(r, b);
+           r->k->buffer[b].stride[r->n_p - 1] != 0 && !is_spread(r, b);
 }
 
 static bool is_costly(const ir_kinst *in) { return in->op < IR_OP_COUNT && ir_ops[in->op].flags & IR_COSTLY; }

@@ -252,7 +252,8 @@ static void finish_at(window *w, const finish_line *f, LLVMValueRef column, LLVM
     em_values v;
     em_values_init(&v, window_load, &at);
     for (int i = 0; i < w->k->n_insts && e->lanes == w->lanes; i++) v.at[i] = f->same[i];
-    v.at[w->matmul] = em_load_ptr(e, w->acc, element(w, f->sums, column), NULL, (unsigned)w->bytes);
+    const LLVMValueRef sums = em_load_ptr(e, w->acc, element(w, f->sums, column), NULL, (unsigned)w->bytes);
+    v.at[w->matmul] = em_or_zero(e, sums, mask);
     for (int i = 0; i < w->k->n_insts; i++) {
         const ir_kinst *in = &w->k->inst[i];
         if (in->op != IR_K_STORE) continue;

@@ -94,6 +94,45 @@ if command -v "${CXX:-c++}" >/dev/null; then
     printf '#include "mlp.h"\nint main() { return mlp(0, 0, 0, 0, 0, 0, 2) != FUSOR_AOT_SIZES; }\n' >cpp.cc
     ${CXX:-c++} -std=c++11 -pedantic -Wall -Wextra -Werror cpp.cc mlp.o -o cpp 2>err && ./cpp && ok || bad 'C++'
 fi
+# Tile registers are asked for: where the CPU has them the results are those of a run, else the call says what lacks.
+cat >tiles.fusor <<'END'
+func @tiles(%x: bf16[M, 64], %w: bf16[64, 48]) -> (%y: f32[M, 48]) {
+  %y = matmul(%x, %w, dtype=f32)
+  return %y
+}
+END
+cat >tiles.c <<'END'
+#include <stdio.h>
+#include "tiles.h"
+static uint16_t x[100 * 64], w[64 * 48];
+static float y[100 * 48];
+int main(void) {
+    for (int i = 0; i < 100 * 64; i++) x[i] = i % 3 ? 0x3f80 : 0x4000; /* 1, 2 */
+    for (int i = 0; i < 64 * 48; i++) w[i] = i % 5 ? 0x3f00 : 0xbf80;  /* 0.5, -1 */
+    for (int call = 0; call < 2; call++) {
+        const int status = tiles(x, w, y, 100);
+        if (status) return status == FUSOR_AOT_CPU ? 77 : status;
+    }
+    for (int m = 0; m < 100; m++)
+        for (int n = 0; n < 48; n++) {
+            float sum = 0;
+            for (int k = 0; k < 64; k++)
+                sum += ((m * 64 + k) % 3 ? 1.0f : 2.0f) * ((k * 48 + n) % 5 ? 0.5f : -1.0f);
+            if (y[m * 48 + n] != sum) return 100;
+        }
+    return 0;
+}
+END
+"$FUSOR" emit tiles.fusor --stage obj --target v4+amxbf16 -o tiles.o 2>err &&
+    "$FUSOR" emit tiles.fusor --stage header --target v4+amxbf16 --dim M=100 -o tiles.h 2>>err &&
+    ${CC:-cc} -std=c99 -pedantic -O2 -Wall -Wextra -Werror tiles.c tiles.o -o tiles 2>>err && ok || bad 'export with tiles'
+grep -q 'fusor_aot_tiles_has_tiles()) return FUSOR_AOT_CPU' tiles.h && ok || bad 'nobody asks for tile registers'
+expected=77
+grep -q amx_bf16 /proc/cpuinfo && grep -q amx_tile /proc/cpuinfo && expected=0
+./tiles
+status=$?
+# An older gcc knows no name of these features, and a machine may have them switched off.
+[ $status = $expected ] || [ $status = 77 ] && ok || bad "tiles in an exported function: $status"
 # Indices are checked, and nothing is written over.
 cat >pick.fusor <<'END'
 func @pick(%x: f32[4, 2], %i: i32[N]) -> f32[N, 2] {
