@@ -307,7 +307,8 @@ static void place_scan(planner *p, ir_id id) {
     const ir_node *x = ir_at(p->g, n->in[0]);
     const int axis = __builtin_ctz(ir_node_axes(p->g, n));
     if (p->info[plan_behind_views(p, n->in[0])].home) plan_needs_memory(p, n->in[0], IR_REASON_SCAN);
-    cluster *k = &p->clusters.at[home_in_new_cluster(p, CLUSTER_SCAN, id, x->rank, x->dim)];
+    const int c = home_in_new_cluster(p, CLUSTER_SCAN, id, x->rank, x->dim);
+    cluster *k = &p->clusters.at[c];
     k->scanned = axis;
     k->column = plan_column_of(p, n->in[0], 1u << axis);
 }

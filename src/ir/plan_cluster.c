@@ -312,9 +312,10 @@ static ir_id narrower(const planner *p, ir_id x, int c) {
     return best;
 }
 
+/* reader: that has to have room for it; 0: all have. */
 static void leave(planner *p, ir_id x, int c, int reader, ir_id stored) {
     cluster *k = &p->clusters.at[c];
-    for (ir_id y = x; y != stored; y = source_in(p, y, c))
+    for (ir_id y = x; reader && y != stored; y = source_in(p, y, c))
         if (!plan_take_room(p, reader, ir_at(p->g, y))) return;
     for (ir_id y = x, next; y != stored; y = next) {
         uint32_t left = 0;
@@ -328,8 +329,35 @@ static void leave(planner *p, ir_id x, int c, int reader, ir_id stored) {
     plan_store_in(p, c, stored);
 }
 
+/* Does cluster c evaluate nothing that reads x, in itself or behind views and what floats; and have the clusters that
+ * do, which a pass of their own is not glued to, room for x? */
+static bool is_read_elsewhere(planner *p, ir_id x, ir_id behind, int c) {
+    for (ir_id id = behind + 1; id < p->g->nodes.n; id++) {
+        const ir_node *n = ir_at(p->g, id);
+        bool reads = false;
+        for (int i = 0; i < n->n_in && p->uses[id]; i++) reads |= n->in[i] == behind;
+        if (!reads) continue;
+        const int reader = p->info[id].home ? p->info[id].home : p->info[id].made_by;
+        if (reader == c || (reader && p->clusters.at[reader].kind == CLUSTER_REFERENCE)) return false;
+        if (reader && (p->clusters.at[c].tail == reader || !plan_take_room(p, reader, ir_at(p->g, x)))) return false;
+        if (!reader && !is_read_elsewhere(p, x, id, c)) return false;
+    }
+    return !plan_is_result(p, behind);
+}
+
+/* x, of cluster c, converted from a narrower type and read by other clusters alone: they convert it. */
+static void leave_cast(planner *p, ir_id x, int c) {
+    const ir_id from = ir_at(p->g, x)->in[0];
+    if (p->info[from].home != c || p->info[x].is_barrier || p->info[x].is_wanted || p->info[x].must_store ||
+        ir_dtypes[ir_at(p->g, from)->dtype].bytes >= ir_dtypes[ir_at(p->g, x)->dtype].bytes ||
+        !is_read_elsewhere(p, x, x, c))
+        return;
+    leave(p, x, c, 0, from);
+}
+
 /* A value that one node of another cluster reads is computed there, where what it is made of is of a narrower type or
- * is stored anyway: else fusing would move more than single operators do. */
+ * is stored anyway: else fusing would move more than single operators do. Conversions of narrower values are left to any
+ * number of readers. */
 void plan_leave_to_readers(planner *p) {
     for (ir_id id = 1; id < p->g->nodes.n; id++) {
         const ir_node *n = ir_at(p->g, id);
@@ -341,4 +369,7 @@ void plan_leave_to_readers(planner *p) {
             if (stored) leave(p, x, c, reader, stored);
         }
     }
+    for (ir_id x = 1; x < p->g->nodes.n; x++)
+        if (p->uses[x] && ir_at(p->g, x)->op == IR_OP_CAST && p->info[x].home && p->info[x].made_by == p->info[x].home)
+            leave_cast(p, x, p->info[x].home);
 }

@@ -190,6 +190,37 @@ Test(explain, fused_moves_no_more_than_unfused) {
     }
 }
 
+/* A value of halves is stored as halves, however many read it: each reader converts it. (Where one of them is in the
+ * kernel that makes the value, the others may read what that has converted: such pairs are left out.) */
+Test(explain, halves_are_stored_as_halves) {
+    static const char *const producers[] = {"conv(%x, %w, pads=[1, 1, 1, 1])", "conv(%x, %v)", "attention(%x, %x, %x)",
+                                            "matmul(%x, %x)", "layer_norm(%x)"};
+    static const char *const readers[] = {"conv(%c, %v)",
+                                          "conv(%c, %w, pads=[1, 1, 1, 1])",
+                                          "global_average_pool(%c)",
+                                          "conv_transpose(%c, %v)",
+                                          "matmul(%c, %c)",
+                                          "attention(%c, %c, %c)",
+                                          "max_pool(%c, kernel=[2, 2], strides=[2, 2])",
+                                          "cumsum(%c, axis=1)"};
+    enum { PRODUCERS = sizeof producers / sizeof *producers, READERS = sizeof readers / sizeof *readers };
+    for (int p = 0; p < PRODUCERS; p++)
+        for (int i = 0; i < READERS * READERS; i++) {
+            char text[1024];
+            snprintf(text, sizeof text,
+                     "func @f(%%x: bf16[2, 8, 8, 8], %%w: bf16[8, 8, 3, 3], %%v: bf16[8, 8, 1, 1]) -> (bf16[?, ?, ?, "
+                     "?], bf16[?, ?, ?, ?]) { %%c = %s %%a = %s %%b = %s return %%a, %%b }",
+                     producers[p], readers[i / READERS], readers[i % READERS]);
+            json_t *d = explain(text, NULL);
+            const json_t *fused = json_object_get(d, "fused"), *unfused = json_object_get(d, "unfused");
+            cr_expect_leq(json_integer_value(json_object_get(fused, "peak_bytes")),
+                          json_integer_value(json_object_get(unfused, "peak_bytes")), "%s", text);
+            cr_expect_leq(json_integer_value(json_object_get(fused, "bytes")),
+                          json_integer_value(json_object_get(unfused, "bytes")), "%s", text);
+            json_decref(d);
+        }
+}
+
 /* What an epilogue reads of reductions comes before the product, be it in front of it in the program or behind: the
  * squares of distances are complete where the product is. */
 Test(explain, an_epilogue_reads_reductions_from_anywhere) {
