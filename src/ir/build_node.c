@@ -245,7 +245,6 @@ bool build_call(builder *b, const ast_stmt *s, ir_id *result) {
     }
     ir_graph *g = b->g;
     ir_size *map = FU_NEW_N(m->arena, ir_size, ir_size_symbol_count(from->sizes));
-    if (ir_call_bind(g, from, in.n, arg, s->op.loc, true, map) != FUSOR_OK) return build_failed(b, s->op.loc);
     ir_node call = {.op = IR_OP_CALL,
                     .n_in = (uint16_t)in.n,
                     .in = arg,
@@ -253,6 +252,7 @@ bool build_call(builder *b, const ast_stmt *s, ir_id *result) {
                     .loc = s->op.loc,
                     .meta_name = meta.name,
                     .meta_loc = meta.loc};
+    if (ir_call_bind(g, from, in.n, arg, &call, true, map) != FUSOR_OK) return build_failed(b, s->op.loc);
     ir_id id = ir_add_raw(g, &call);
     for (uint32_t i = 0; i < from->results.n; i++) {
         ir_node n = *ir_at(from, from->results.at[i].node);

@@ -47,25 +47,31 @@ static void bind_symbol(const ir_graph *callee, ir_size dim, ir_size to, ir_size
 }
 
 static fusor_status must_equal(ir_graph *g, const ir_graph *callee, const char *param, unsigned d, ir_size got,
-                               ir_size want, fu_loc loc) {
+                               ir_size want, const ir_node *call) {
     if (got == want) return FUSOR_OK;
     if (ir_size_never_equal(g->sizes, got, want))
-        return FU_FAIL_AT(g->error, FUSOR_ERROR_SHAPE, g->source, loc,
+        return FU_FAIL_AT(g->error, FUSOR_ERROR_SHAPE, g->source, call->loc,
                           "call of @%s: dim %u of argument %%%s is %s, expected %s", callee->name, d, param,
                           size_text(g->arena, g->sizes, got), size_text(g->arena, g->sizes, want));
     ir_add_check(
         g, (ir_check){.a = got,
                       .b = want,
                       .kind = IR_CHECK_EQUAL,
-                      .loc = loc,
+                      .loc = call->loc,
+                      .meta_name = call->meta_name,
+                      .meta_loc = call->meta_loc,
                       .origin = IR_CHECK_COPIED,
                       .what = fu_format(g->arena, "call of @%s: dim %u of argument %%%s", callee->name, d, param)});
     return FUSOR_OK;
 }
 
-static fusor_status copy_check(ir_graph *g, const ir_graph *callee, const ir_check *c, const ir_size *map, fu_loc loc) {
+static fusor_status copy_check(ir_graph *g, const ir_graph *callee, const ir_check *c, const ir_size *map,
+                               const ir_node *call) {
     ir_sizes *s = g->sizes;
+    const fu_loc loc = call->loc;
     ir_check to = *c;
+    if (!to.meta_name) to.meta_name = call->meta_name; /* what a statement does not say of itself, its calls say */
+    if (!to.meta_loc) to.meta_loc = call->meta_loc;
     if (to.origin != IR_CHECK_INFERRED) to.origin = IR_CHECK_COPIED;
     int64_t a, b;
     to.a = ir_size_substitute(s, callee->sizes, c->a, map);
@@ -89,8 +95,9 @@ static fusor_status copy_check(ir_graph *g, const ir_graph *callee, const ir_che
                       c->loc.line, c->what, size_text(g->arena, s, to.a));
 }
 
-fusor_status ir_call_bind(ir_graph *g, const ir_graph *callee, uint32_t n_args, const ir_id *arg, fu_loc loc,
+fusor_status ir_call_bind(ir_graph *g, const ir_graph *callee, uint32_t n_args, const ir_id *arg, const ir_node *call,
                           bool demand, ir_size *map) {
+    const fu_loc loc = call->loc;
     uint32_t n_symbols = ir_size_symbol_count(callee->sizes);
     bool *has_param = FU_NEW_N(g->arena, bool, n_symbols);
     for (uint32_t i = 0; i < n_symbols; i++) map[i] = UNBOUND;
@@ -136,10 +143,10 @@ fusor_status ir_call_bind(ir_graph *g, const ir_graph *callee, uint32_t n_args, 
         for (unsigned d = 0; d < n->rank; d++) {
             ir_size want = ir_size_substitute(g->sizes, callee->sizes, n->dim[d], map);
             ir_size got = p < n_args ? ir_at(g, arg[p])->dim[d] : ir_size_const(g->sizes, param->value_dim[d]);
-            FU_TRY(must_equal(g, callee, param->name, d, got, want, loc));
+            FU_TRY(must_equal(g, callee, param->name, d, got, want, call));
         }
     }
-    for (uint32_t i = 0; i < callee->checks.n; i++) FU_TRY(copy_check(g, callee, &callee->checks.at[i], map, loc));
+    for (uint32_t i = 0; i < callee->checks.n; i++) FU_TRY(copy_check(g, callee, &callee->checks.at[i], map, call));
     return FUSOR_OK;
 }
 
@@ -249,7 +256,7 @@ static fusor_status enter_call(flattener *x, ir_id id) {
     inner.call = FU_NEW_N(x->a, ir_id *, f->nodes.n);
     ir_id *arg = FU_NEW_N(x->a, ir_id, call->n_in);
     for (unsigned i = 0; i < call->n_in; i++) arg[i] = top->node[call->in[i]];
-    FU_TRY(ir_call_bind(g, f, call->n_in, arg, call->loc, false, inner.map));
+    FU_TRY(ir_call_bind(g, f, call->n_in, arg, call, false, inner.map));
     for (uint32_t p = 0; p < f->params.n; p++) {
         const ir_node *n = ir_at(f, f->params.at[p].node);
         ir_id got;

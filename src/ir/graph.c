@@ -35,6 +35,8 @@ ir_graph *ir_graph_like(fu_arena *a, const ir_graph *from) {
     for (uint32_t i = 0; i < from->checks.n; i++) {
         ir_check c = from->checks.at[i];
         c.what = keep(a, from, c.what);
+        c.meta_name = keep(a, from, c.meta_name);
+        c.meta_loc = keep(a, from, c.meta_loc);
         fu_push(a, &g->checks, c);
     }
     g->as_written = from->as_written && from->arena != a ? ir_graph_copy_live(a, from->as_written) : from->as_written;
@@ -476,19 +478,9 @@ const char *ir_where(const char *name, const char *loc, char text[IR_WHERE_MAX])
 
 /* ---- sizes at a call ---- */
 
-/* Of the statement at a place. */
-static const char *where_of(const ir_graph *g, fu_loc loc, char text[IR_WHERE_MAX]) {
-    text[0] = 0;
-    for (ir_id i = 1; loc.line && i < g->nodes.n && !text[0]; i++) {
-        const ir_node *n = ir_at(g, i);
-        if (n->loc.line == loc.line && n->loc.col == loc.col) (void)ir_where(n->meta_name, n->meta_loc, text);
-    }
-    return text;
-}
-
-/* Text of a size in a message. An arena of its own: the graph's may not be written during a call. */
-static fusor_status fail_size(const ir_graph *g, fu_error *e, fu_loc loc, const char *what, ir_size a,
-                              const char *relation, const ir_size *b, int64_t va, int64_t vb) {
+/* Text of a size in a message. An arena of its own: the graph's may not be written during a call. where: ir_where. */
+static fusor_status fail_size(const ir_graph *g, fu_error *e, fu_loc loc, const char *where, const char *what,
+                              ir_size a, const char *relation, const ir_size *b, int64_t va, int64_t vb) {
     FU_CALL_ARENA(arena, return FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory"));
     fu_str text;
     fu_str_init(&text, &arena);
@@ -501,9 +493,7 @@ static fusor_status fail_size(const ir_graph *g, fu_error *e, fu_loc loc, const 
     } else {
         fu_str_add(&text, relation);
     }
-    char where[IR_WHERE_MAX];
-    const fusor_status status =
-        FU_FAIL_AT(e, FUSOR_ERROR_SHAPE, g->source, loc, "%s: %s%s", what, text.at, where_of(g, loc, where));
+    const fusor_status status = FU_FAIL_AT(e, FUSOR_ERROR_SHAPE, g->source, loc, "%s: %s%s", what, text.at, where);
     fu_arena_free(&arena);
     return status;
 }
@@ -524,12 +514,14 @@ static const char *node_label(const ir_node *n) { return n->name ? n->name : ir_
 
 /* Dims of a node: none negative, and elements and bytes within 64 bits. */
 static fusor_status check_node(const ir_graph *g, fu_error *e, const ir_node *n, const int64_t *values) {
+    char where[IR_WHERE_MAX];
     int64_t dim[IR_MAX_RANK];
     bool is_empty = false;
     for (unsigned d = 0; d < n->rank; d++) {
         FU_TRY(eval_size(g, e, n->dim[d], values, n->loc, node_label(n), &dim[d]));
         if (dim[d] < 0)
-            return fail_size(g, e, n->loc, node_label(n), n->dim[d], ": a size must not be negative", NULL, dim[d], 0);
+            return fail_size(g, e, n->loc, ir_where(n->meta_name, n->meta_loc, where), node_label(n), n->dim[d],
+                             ": a size must not be negative", NULL, dim[d], 0);
         is_empty |= dim[d] == 0;
     }
     int64_t bytes = ir_dtypes[n->dtype].bytes;
@@ -543,22 +535,24 @@ static fusor_status check_node(const ir_graph *g, fu_error *e, const ir_node *n,
 }
 
 static fusor_status check_one(const ir_graph *g, fu_error *e, const ir_check *c, const int64_t *values) {
+    char text[IR_WHERE_MAX];
+    const char *where = ir_where(c->meta_name, c->meta_loc, text);
     int64_t a, b = 0;
     FU_TRY(eval_size(g, e, c->a, values, c->loc, c->what, &a));
     switch (c->kind) {
     case IR_CHECK_NOT_NEGATIVE:
         if (a >= 0) return FUSOR_OK;
-        return fail_size(g, e, c->loc, c->what, c->a, "; a size must not be negative", NULL, a, 0);
+        return fail_size(g, e, c->loc, where, c->what, c->a, "; a size must not be negative", NULL, a, 0);
     case IR_CHECK_EQUAL:
         FU_TRY(eval_size(g, e, c->b, values, c->loc, c->what, &b));
         if (a == b) return FUSOR_OK;
-        return fail_size(g, e, c->loc, c->what, c->a, " but ", &c->b, a, b);
+        return fail_size(g, e, c->loc, where, c->what, c->a, " but ", &c->b, a, b);
     case IR_CHECK_NOT_ZERO: break;
     }
     if (a != 0) return FUSOR_OK;
     FU_TRY(eval_size(g, e, c->b, values, c->loc, c->what, &b));
     if (b == 0) return FUSOR_OK;
-    return FU_FAIL_AT(e, FUSOR_ERROR_SHAPE, g->source, c->loc, "%s", c->what);
+    return FU_FAIL_AT(e, FUSOR_ERROR_SHAPE, g->source, c->loc, "%s%s", c->what, where);
 }
 
 static const char *param_name(const ir_graph *g, uint32_t p) {
@@ -654,7 +648,7 @@ fusor_status ir_bind_sizes(const ir_graph *g, fu_error *e, const int64_t *const 
                 const ir_size got = n->dim[d];
                 snprintf(what, sizeof what, "parameter %%%.64s: dim %u is %lld, expected", param_name(g, p), d,
                          (long long)shape[p][d]);
-                return fail_size(g, e, g->params.at[p].loc, what, got, "", NULL, want, 0);
+                return fail_size(g, e, g->params.at[p].loc, "", what, got, "", NULL, want, 0);
             }
         }
     }

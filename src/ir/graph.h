@@ -71,6 +71,7 @@ typedef struct ir_check {
     enum { IR_CHECK_EQUAL, IR_CHECK_NOT_NEGATIVE, IR_CHECK_NOT_ZERO } kind;
     const char *what; /* message text: "add: dim 1 of %x and dim 0 of %y" */
     fu_loc loc;
+    const char *meta_name, *meta_loc; /* of the statement, or of the innermost call that has them */
     /* Where the user wrote it, for the printer: in a statement's or a result's type; COPIED from either of a function
      * that is called here. Others follow from the operators. */
     enum { IR_CHECK_INFERRED, IR_CHECK_ANNOTATION, IR_CHECK_RESULT, IR_CHECK_COPIED } origin;

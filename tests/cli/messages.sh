@@ -38,6 +38,21 @@ refused() {
     done
 }
 refused '^call.fusor:3:8: error: add: .*: N = 64 but M = 3$' call.fusor @f --dim N=64 --dim M=3
+# A statement is called several times: the call whose sizes cannot be is named, and so is a call's own argument.
+cat >layers.fusor <<'P'
+func @lin(%x: f32[B, K], %w: f32[K, N], %b: f32[M]) -> f32[B, N] {
+  %h = matmul(%x, %w)
+  %y = add(%h, %b)
+  return %y
+}
+func @net(%x: f32[B, 8], %w1: f32[8, H], %b1: f32[H1], %w2: f32[G, O], %b2: f32[O1]) -> (%y: f32[B, O]) {
+  %h = @lin(%x, %w1, %b1, name="fc1", loc="net.py:10")
+  %y = @lin(%h, %w2, %b2, name="fc2", loc="net.py:11")
+  return %y
+}
+P
+refused '^layers.fusor:3:8: error: add: .*: O = 3 but O1 = 4 (in "fc2", from net.py:11)$' layers.fusor @net --dim B=2 --dim H=5 --dim H1=5 --dim G=5 --dim O=3 --dim O1=4
+refused '^layers.fusor:8:8: error: call of @lin: dim 0 of argument %w: G = 6 but H = 5 (in "fc2", from net.py:11)$' layers.fusor @net --dim B=2 --dim H=5 --dim H1=5 --dim G=6 --dim O=3 --dim O1=3
 refused '^one.fusor:1:9: error: parameter %x: the bytes of f32\[9000000000000000000\] overflow 64 bits$' one.fusor --dim N=9e18
 refused ':1:21: error: parameter %y: dim 0 of f32\[N-100\] is negative' -e 'func @f(%x: f32[N], %y: f32[N-100]) -> f32[N] { %z = neg(%x) return %z }' --dim N=64
 refused ':1:41: error: reshape: the elements .*: N = 64 but 7\*(N/7) = 63' -e 'func @f(%x: f32[N]) -> f32[7, ?] { %z = reshape(%x, shape=[7, -1]) return %z }' --dim N=64
