@@ -472,6 +472,9 @@ fusor_status ir_parse_attrs(ir_graph *g, ir_op op, const char *text, const fu_so
     if (!m->n_diagnostics && (meta.is_barrier || meta.fuse_with))
         AST_FAIL(m, FUSOR_ERROR_SYNTAX, s.arg[0].loc,
                  "%s: a text of attributes has no hints; call fusor_barrier or fusor_fuse_with", ir_ops[op].name);
+    else if (!m->n_diagnostics && (meta.name || meta.loc))
+        AST_FAIL(m, FUSOR_ERROR_SYNTAX, s.arg[0].loc,
+                 "%s: a text of attributes has no name= and loc=; call fusor_name on the result", ir_ops[op].name);
     if (operand && operand->kind == AST_ATTR_VALUE)
         AST_FAIL(m, FUSOR_ERROR_TYPE, operand->loc,
                  "%s: a text of attributes has no values; give the tensor as an operand", ir_ops[op].name);
