@@ -334,8 +334,8 @@ FUSOR_API fusor_tensor fusor_slice(fusor_tensor x, int n, const int64_t *starts,
 /** axes in reverse order */
 FUSOR_API fusor_tensor fusor_flip(fusor_tensor x, int n_axes, const int64_t *axes);
 enum { FUSOR_PAD_CONSTANT, FUSOR_PAD_EDGE, FUSOR_PAD_REFLECT, FUSOR_PAD_WRAP };
-/** elements before and after each axis. value: a scalar, for mode FUSOR_PAD_CONSTANT only; pads: all begins, then all
- * ends; negative ones cut off */
+/** elements before and after each axis. value: a scalar, for mode FUSOR_PAD_CONSTANT only; pads: n of them, twice the
+ * rank of x: all begins, then all ends; negative ones cut off */
 FUSOR_API fusor_tensor fusor_pad(fusor_tensor x, fusor_tensor value, int mode, int n, const int64_t *pads);
 /** operands one after the other along an axis */
 FUSOR_API fusor_tensor fusor_concat(int n, const fusor_tensor *x, int axis);

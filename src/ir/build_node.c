@@ -42,7 +42,10 @@ static bool build_operands(builder *b, const ast_stmt *s, const char *label, boo
             continue;
         }
         if (a->kind == AST_ARG_STRING) {
-            AST_FAIL(m, FUSOR_ERROR_TYPE, a->loc, "%s takes no string", label);
+            AST_FAIL(m, FUSOR_ERROR_TYPE, a->loc,
+                     text ? "%s takes one string, before its operands: %s(\"ij,jk->ik\", %%a, %%b)"
+                          : "%s takes no string",
+                     label, label);
             return false;
         }
         if (a->kind == AST_ARG_TYPE) {

@@ -302,7 +302,7 @@ static ir_dtype literal_type(ir_graph *g, const ir_node *n, int n_in, const ir_o
     const ir_attr *dtype = ir_node_attr(n, "dtype");
     if (dtype && dtype->is_set) return (ir_dtype)dtype->integer;
     FU_FAIL_AT(g->error, FUSOR_ERROR_TYPE, g->source, n->loc,
-               dtype ? "%s: no operand is a tensor, so nothing gives the literals a type; add dtype=T"
+               dtype ? "%s: no operand of its role is a tensor, so nothing gives a literal a type; add dtype=T"
                      : "%s: a literal has no type here; make a tensor of it with full(value, shape=[], dtype=T)",
                info->name);
     return 0;

@@ -228,7 +228,7 @@ static void lex_number(ir_lexer *x, ir_token *t) {
             good = false;
         }
         while (p < end && is_digit((unsigned char)*p)) p++;
-        if (!good) t->text = "malformed hexadecimal float; expected a form such as 0x1.8p3";
+        if (!good) t->text = "malformed hexadecimal float; expected a form such as 0x1.8p3 (integers are decimal)";
     } else {
         while (p < end && is_digit((unsigned char)*p)) p++;
         if (p < end && *p == '.') {

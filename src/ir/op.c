@@ -220,7 +220,55 @@ ir_op ir_op_find(const char *name, size_t n) {
     return IR_OP_NONE;
 }
 
+/* NumPy's, PyTorch's and ONNX's words for operators whose own are far from them. */
+static const char *const synonyms[][2] = {{"where", "select"},
+                                          {"masked_fill", "select"},
+                                          {"gather", "take"},
+                                          {"index_select", "take"},
+                                          {"permute", "transpose"},
+                                          {"swapaxes", "transpose"},
+                                          {"view", "reshape"},
+                                          {"flatten", "reshape"},
+                                          {"expand", "broadcast_to"},
+                                          {"cat", "concat"},
+                                          {"stack", "concat"},
+                                          {"bmm", "matmul"},
+                                          {"mm", "matmul"},
+                                          {"dot", "matmul"},
+                                          {"gemm", "matmul"},
+                                          {"linear", "matmul"},
+                                          {"arange", "iota"},
+                                          {"zeros", "full"},
+                                          {"ones", "full"},
+                                          {"norm", "reduce_l2"},
+                                          {"clip", "clamp"},
+                                          {"astype", "cast"},
+                                          {"to", "cast"},
+                                          {"multiply", "mul"},
+                                          {"subtract", "sub"},
+                                          {"divide", "div"},
+                                          {"power", "pow"},
+                                          {"negative", "neg"},
+                                          {"less", "lt"},
+                                          {"greater", "gt"},
+                                          {"equal", "eq"},
+                                          {"logical_not", "not"},
+                                          {"logical_and", "and"},
+                                          {"logical_or", "or"},
+                                          {"repeat", "tile"},
+                                          {"conv1d", "conv"},
+                                          {"conv2d", "conv"},
+                                          {"conv3d", "conv"},
+                                          {"avg_pool", "average_pool"},
+                                          {"avg_pool2d", "average_pool"},
+                                          {"max_pool2d", "max_pool"},
+                                          {"rand", "random_uniform"},
+                                          {"randn", "random_normal"},
+                                          {"scaled_dot_product_attention", "attention"}};
+
 const char *ir_op_nearest(const char *name) {
+    for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms; i++)
+        if (strcmp(synonyms[i][0], name) == 0) return synonyms[i][1];
     static const char reduce[] = "reduce_";
     const size_t n = strlen(name), r = sizeof reduce - 1;
     const char *names[IR_OP_COUNT], *longer = NULL;

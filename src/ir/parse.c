@@ -78,12 +78,6 @@ static bool parse_attr(parser *p, ast_attr *out) {
     return true;
 }
 
-static const char *near_dtype(const char *word) {
-    const char *names[IR_DTYPE_COUNT];
-    for (int i = 1; i < IR_DTYPE_COUNT; i++) names[i - 1] = ir_dtypes[i].name;
-    return fu_nearest(word, names, IR_DTYPE_COUNT - 1);
-}
-
 /* At what follows word, which was met where an operand belongs. Always false. */
 static bool fail_word(parser *p, fu_loc loc, uint32_t word, const char *found) {
     ast *m = p->m;
@@ -94,10 +88,15 @@ static bool fail_word(parser *p, fu_loc loc, uint32_t word, const char *found) {
                  "%%t here",
                  found, fits ? ast_text(m, word) : "OPERATOR");
     else {
-        const char *type = fits && (at(p, ')') || at(p, ',')) ? near_dtype(ast_text(m, word)) : NULL;
+        const bool is_end = at(p, ')') || at(p, ',');
+        const char *text = ast_text(m, word), *type = fits && is_end ? ir_dtype_nearest(text) : NULL;
+        const bool may_be_size = fits && is_end && !type && text[0] >= 'A' && text[0] <= 'Z';
         AST_FAIL(m, FUSOR_ERROR_SYNTAX, loc, "expected '=' after attribute name %s; a value is written %%%s%s%s%s",
-                 found, fits ? ast_text(m, word) : "x", type ? "; did you mean the type '" : "", type ? type : "",
-                 type ? "'?" : "");
+                 found, fits ? text : "x",
+                 type          ? "; did you mean the type '"
+                 : may_be_size ? "; the size of an axis as a value is dim(%x, axis=0)"
+                               : "",
+                 type ? type : "", type ? "'?" : "");
     }
     return false;
 }
@@ -121,6 +120,10 @@ static bool parse_operand(parser *p, ast_arg *out) {
     }
     if (!at_literal(p)) {
         const char *what = "an operand: a value such as %x, or a number", *found = parse_found(p);
+        if (at(p, '['))
+            what =
+                "an operand: a value such as %x, or a number (a list is an attribute's, as in shape=[2, 3]; operands "
+                "stand one by one)";
         if (!at_plain_word(p)) return parse_expected(p, what);
         ast_name name = take_name(p);
         if (at(p, '(')) return fail_word(p, name.loc, name.word, found);

@@ -75,10 +75,8 @@ bool parse_type(parser *p, bool may_infer, ast_type *out) {
     *out = (ast_type){.dtype = parse_dtype(p), .loc = p->token.loc};
     if (!out->dtype) {
         if (p->token.kind != IR_TOKEN_WORD) return parse_expected(p, "a type such as f32 or f32[N, 4]");
-        const char *names[IR_DTYPE_COUNT], *near = NULL;
-        size_t n = 0;
-        for (int i = 1; i < IR_DTYPE_COUNT; i++) names[n++] = ir_dtypes[i].name;
-        if (p->token.n <= 64) near = fu_nearest(fu_strndup(p->m->arena, p->token.at, p->token.n), names, n);
+        const char *near =
+            p->token.n <= 64 ? ir_dtype_nearest(fu_strndup(p->m->arena, p->token.at, p->token.n)) : NULL;
         bool later = at_word(p, "f8e4m3") || at_word(p, "f8e5m2") || at_word(p, "i4") || at_word(p, "u4");
         if (later)
             AST_FAIL(p->m, FUSOR_ERROR_UNSUPPORTED, out->loc, "type %s is reserved for a later version",

@@ -3,6 +3,7 @@
 #include "base/small.h"
 #include "ir/types.h"
 #include "base/bits.h"
+#include "base/str.h"
 #include <math.h>
 #include <string.h>
 
@@ -18,6 +19,25 @@ ir_dtype ir_dtype_parse(const char *name, size_t n) {
         if (strlen(ir_dtypes[t].name) == n && memcmp(ir_dtypes[t].name, name, n) == 0) return t;
     }
     return 0;
+}
+
+const char *ir_dtype_nearest(const char *word) {
+    static const char *const others[][2] = {{"float", "f"}, {"bfloat", "bf"}, {"int", "i"}, {"uint", "u"}};
+    static const char *const words[][2] = {{"float", "f32"}, {"double", "f64"}, {"half", "f16"},
+                                           {"int", "i32"},   {"long", "i64"},   {"boolean", "bool"}};
+    const char *names[IR_DTYPE_COUNT];
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(word, words[i][0]) == 0) return words[i][1];
+    for (int t = 1; t < IR_DTYPE_COUNT; t++) {
+        names[t - 1] = ir_dtypes[t].name;
+        for (size_t i = 0; i < sizeof others / sizeof *others; i++) { /* "float32" */
+            const size_t n = strlen(others[i][0]), m = strlen(others[i][1]);
+            if (strncmp(word, others[i][0], n) == 0 && strncmp(ir_dtypes[t].name, others[i][1], m) == 0 &&
+                strcmp(word + n, ir_dtypes[t].name + m) == 0)
+                return ir_dtypes[t].name;
+        }
+    }
+    return fu_nearest(word, names, IR_DTYPE_COUNT - 1);
 }
 
 size_t fusor_dtype_size(fusor_dtype dtype) { return (unsigned)dtype < IR_DTYPE_COUNT ? ir_dtypes[dtype].bytes : 0; }

@@ -19,6 +19,7 @@ typedef struct ir_dtype_info {
 } ir_dtype_info;
 extern const ir_dtype_info ir_dtypes[IR_DTYPE_COUNT]; /* index by fusor_dtype; row 0 is empty */
 ir_dtype ir_dtype_parse(const char *name, size_t n);  /* 0 when no dtype */
+const char *ir_dtype_nearest(const char *word);       /* what else may be meant by it, "float32" too; NULL */
 static inline bool ir_is_half(ir_dtype t) { return t == FUSOR_F16 || t == FUSOR_BF16; }
 static inline bool ir_is_float(ir_dtype t) { return ir_dtypes[t].cls == IR_CLASS_F; }
 static inline bool ir_is_int(ir_dtype t) { return (ir_dtypes[t].cls & (IR_CLASS_S | IR_CLASS_U)) != 0; }
