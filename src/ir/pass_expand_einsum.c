@@ -88,16 +88,16 @@ static term ordered(const einsum *v, term x, const uint8_t *want) {
 
 /* ---- one operand ---- */
 /* Labels p and q of x are one: only elements with equal indices along them. Adjacent axes of a known size: every n +
- * 1st element of both. Else the largest along one of the axes, the others replaced by what no element is below: what is
- * there stays as it is, a NaN and the sign of 0 too. */
+ * 1st element of both. Else the elements along q at the places along p. */
 static term diagonal(const einsum *v, term x, unsigned p, unsigned q) {
     const ir_node of = *ir_at(v->g, x.id);
+    const ir_size one = ir_size_const(v->s, 1);
+    ir_size dim[IR_MAX_RANK];
     int64_t n;
+    memcpy(dim, of.dim, sizeof dim);
+    memmove(&dim[q], &dim[q + 1], (of.rank - q - 1) * sizeof *dim);
     if (q == p + 1 && ir_size_is_const(v->s, of.dim[p], &n) && n > 0 && n < INT32_MAX) {
-        ir_size dim[IR_MAX_RANK];
-        memcpy(dim, of.dim, sizeof dim);
         dim[p] = ir_size_const(v->s, n * n);
-        memmove(&dim[q], &dim[q + 1], (of.rank - q - 1) * sizeof *dim);
         ir_size start = ir_size_const(v->s, 0), end = dim[p], step = ir_size_const(v->s, n + 1),
                 axis = ir_size_const(v->s, p);
         const ir_attr attr[4] = {/* ORDER attrs_SLICE: starts, ends, steps, axes */
@@ -108,31 +108,17 @@ static term diagonal(const einsum *v, term x, unsigned p, unsigned q) {
         const ir_id flat = reshape(v, x.id, dim, of.rank - 1u);
         x.id = flat ? ir_expand_op(v->c, IR_OP_SLICE, 1, &flat, attr, 4, 0) : 0;
     } else {
-        ir_node plane = ir_expand_node(v->c, IR_OP_IOTA, FUSOR_I64, &of, 0), reduced = {.rank = 0};
-        ir_id index[2];
-        for (unsigned i = 0; i < 2; i++) {
-            /* ORDER attrs_IOTA: shape, axis, dtype. [n, 1, ..] or [n, .. of the axes behind it]: broadcasting does the
-             * rest. */
-            const unsigned d = i ? q : p;
-            ir_size dim[IR_MAX_RANK];
-            plane.rank = (uint8_t)(of.rank - d);
-            for (unsigned k = 0; k < plane.rank; k++) dim[k] = k ? ir_size_const(v->s, 1) : of.dim[d];
-            const ir_attr attr[3] = {{.is_set = true, .list = dim, .n = plane.rank},
-                                     {.is_set = true},
-                                     {.is_set = true, .integer = FUSOR_I64}};
-            index[i] = ir_expand_op(v->c, IR_OP_IOTA, 0, NULL, attr, 3, 0);
-            if (!index[i]) return (term){0};
-        }
-        const ir_id same = binary(v, IR_OP_EQ, index[0], index[1]);
-        const ir_id kept =
-            same ? ir_expand_op(v->c, IR_OP_SELECT, 3,
-                                (ir_id[]){same, x.id, ir_add_literal(v->g, of.dtype, ir_bits_lowest(of.dtype))}, NULL,
-                                0, 0)
-                 : 0;
-        if (!kept) return (term){0};
-        for (unsigned d = 0; d < of.rank; d++)
-            if (d != q) reduced.dim[reduced.rank++] = of.dim[d];
-        x.id = ir_expand_reduce(v->c, IR_OP_REDUCE_MAX, kept, 1u << q, false, of.dtype, &reduced);
+        ir_size places[IR_MAX_RANK];
+        for (unsigned d = 0; d < of.rank; d++) places[d] = d == p ? of.dim[p] : one;
+        const ir_attr iota[3] =
+            {/* ORDER attrs_IOTA: shape, axis, dtype */
+             {.is_set = true, .list = places, .n = of.rank},
+             {.is_set = true, .integer = p},
+             {.is_set = true, .integer = FUSOR_I64}},
+                      along = {.is_set = true, .integer = q};
+        const ir_id index = ir_expand_op(v->c, IR_OP_IOTA, 0, NULL, iota, 3, 0);
+        const ir_id taken = index ? ir_expand_op(v->c, IR_OP_TAKE_ALONG, 2, (ir_id[]){x.id, index}, &along, 1, 0) : 0;
+        x.id = reshape(v, taken, dim, of.rank - 1u);
     }
     memmove(&x.label[q], &x.label[q + 1], x.rank - q - 1);
     x.rank--;
