@@ -141,6 +141,7 @@ bool build_operator(builder *b, const ast_stmt *s, ir_id *result) {
     }
     if (poisoned) return true;
     const int n_in = in.n > INT32_MAX ? INT32_MAX : (int)in.n;
+    const uint32_t n_checks = b->g->checks.n;
     for (uint32_t i = 0; i < s->n_results; i++) {
         ir_id id = n_results == 1 ? ir_add(b->g, op, n_in, in.at, attr, to, s->op.loc)
                                   : ir_add_result(b->g, op, i, n_in, in.at, attr, s->op.loc);
@@ -150,6 +151,10 @@ bool build_operator(builder *b, const ast_stmt *s, ir_id *result) {
         n->meta_name = meta.name;
         n->meta_loc = meta.loc;
         result[i] = id;
+    }
+    for (uint32_t i = n_checks; i < b->g->checks.n; i++) {
+        b->g->checks.at[i].meta_name = meta.name;
+        b->g->checks.at[i].meta_loc = meta.loc;
     }
     return build_hints(b, s, &meta, result);
 }

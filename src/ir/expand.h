@@ -40,6 +40,8 @@ ir_id ir_expand_reduction(const ir_expand *c, const ir_node *n);
 bool ir_expands_random(const ir_graph *g, const ir_node *n); /* pass_expand_random.c */
 ir_id ir_expand_random(const ir_expand *c, const ir_node *n);
 bool ir_expands_window(const ir_node *n); /* pass_expand_window.c: pooling */
+bool ir_expands_blocks(const ir_graph *g, const ir_node *n);
+ir_id ir_expand_blocks(const ir_expand *c, const ir_node *n);
 ir_id ir_expand_window(const ir_expand *c, const ir_node *n);
 bool ir_expands_attention(const ir_node *n); /* pass_expand_attention.c */
 ir_id ir_expand_attention(const ir_expand *c, const ir_node *n);

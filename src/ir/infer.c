@@ -409,7 +409,6 @@ fusor_status ir_infer(ir_graph *g, ir_node *n, ir_dtype to) {
     if (n->op <= IR_OP_NONE || n->op >= IR_OP_COUNT) {
         return FU_FAIL_AT(g->error, FUSOR_ERROR_INTERNAL, g->source, n->loc, "operator %d does not exist", (int)n->op);
     }
-    const uint32_t n_checks = g->checks.n;
     switch (ir_ops[n->op].kind) {
     case IR_KIND_CORE: break; /* parameters, literals and calls come with their types */
     case IR_KIND_EW: FU_TRY(infer_ew(g, n)); break;
@@ -432,10 +431,5 @@ fusor_status ir_infer(ir_graph *g, ir_node *n, ir_dtype to) {
     case IR_KIND_QUANTIZE: FU_TRY(infer_quantize(g, n)); break;
     case IR_KIND_CELL: FU_TRY(infer_cell(g, n)); break;
     }
-    FU_TRY(infer_finish(g, n));
-    for (uint32_t i = n_checks; i < g->checks.n; i++) {
-        g->checks.at[i].meta_name = n->meta_name;
-        g->checks.at[i].meta_loc = n->meta_loc;
-    }
-    return FUSOR_OK;
+    return infer_finish(g, n);
 }

@@ -177,6 +177,7 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
         }
         ir_id (*family)(const ir_expand *c, const ir_node *n) =
             ir_expands_behind_transpose(rw.to, &n)       ? ir_expand_behind_transpose
+            : ir_expands_blocks(rw.to, &n)               ? ir_expand_blocks
             : ir_expands_reduce(rw.to, &n)               ? ir_expand_reduction
             : ir_expands_random(rw.to, &n)               ? ir_expand_random
             : ir_expands_window(&n)                      ? ir_expand_window

@@ -237,3 +237,46 @@ ir_id ir_expand_window(const ir_expand *c, const ir_node *n) {
         n->op == IR_OP_MAX_POOL ? pooled(&p, IR_OP_MAXIMUM, n->in[0], ir_bits_lowest(n->dtype)) : expand_average(&p);
     return ir_expand_finish(c, y, n->in[0]);
 }
+
+/* ---- blocks ---- */
+/* The mean or the largest of each block of a plane that a reshape has cut up: [.., h, k, w, l] along k and l, which are
+ * short, is a pool of [.., h k, w l], whose vectors run along w and not along l. On a GPU pools are plain loops. */
+bool ir_expands_blocks(const ir_graph *g, const ir_node *n) {
+    enum { MOST = 4, FEWEST_COLUMNS = 8 };
+    if ((n->op != IR_OP_REDUCE_MEAN && n->op != IR_OP_REDUCE_MAX) || !g->packs_const) return false;
+    const ir_node *x = ir_at(g, n->in[0]);
+    const ir_attr *dtype = ir_node_attr(n, "dtype");
+    int64_t k, l, w;
+    return x->rank >= 4 && !(dtype && dtype->is_set) && ir_node_axes(g, n) == 5u << (x->rank - 3) &&
+           ir_size_is_const(g->sizes, x->dim[x->rank - 3], &k) && ir_size_is_const(g->sizes, x->dim[x->rank - 1], &l) &&
+           k >= 2 && k <= MOST && l >= 2 && l <= MOST &&
+           !(ir_size_is_const(g->sizes, x->dim[x->rank - 2], &w) && w < FEWEST_COLUMNS);
+}
+
+ir_id ir_expand_blocks(const ir_expand *c, const ir_node *n) {
+    ir_sizes *s = c->rw->to->sizes;
+    const ir_node x = *ir_at(c->rw->to, n->in[0]);
+    const unsigned h = x.rank - 4u;
+    ir_size plane[4] = {ir_size_const(s, 1), ir_size_const(s, 1), ir_size_mul(s, x.dim[h], x.dim[h + 1]),
+                        ir_size_mul(s, x.dim[h + 2], x.dim[h + 3])},
+            window[2] = {x.dim[h + 1], x.dim[h + 3]}, dim[IR_MAX_RANK];
+    for (unsigned d = 0; d < h; d++) plane[0] = ir_size_mul(s, plane[0], x.dim[d]);
+    for (unsigned d = 0; d < 4; d++)
+        if (ir_size_is_huge(s, plane[d])) /* an expression of too many terms */
+            return n->op == IR_OP_REDUCE_MEAN ? ir_expand_reduction(c, n) : ir_add_raw(c->rw->to, n);
+    const ir_attr shape = {.is_set = true, .list = plane, .n = 4};
+    ir_id image = ir_expand_op(c, IR_OP_RESHAPE, 1, n->in, &shape, 1, 0);
+    if (!image) return 0;
+    const ir_op op = n->op == IR_OP_REDUCE_MAX ? IR_OP_MAX_POOL : IR_OP_AVERAGE_POOL;
+    ir_node windows = ir_expand_node(c, op, n->dtype, n, 1);
+    windows.in = &image;
+    windows.rank = 4;
+    memcpy(windows.dim, plane, sizeof plane);
+    windows.dim[2] = x.dim[h];
+    windows.dim[3] = x.dim[h + 2];
+    windows.attr[0] = windows.attr[1] = ir_list_attr(window, 2); /* ORDER ATTRS_WINDOW: kernel, strides */
+    const ir_id y = ir_expand_window(c, &windows);
+    memcpy(dim, n->dim, sizeof dim);
+    const ir_attr result = {.is_set = true, .list = dim, .n = n->rank};
+    return y ? ir_expand_op(c, IR_OP_RESHAPE, 1, &y, &result, 1, 0) : 0;
+}

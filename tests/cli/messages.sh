@@ -52,6 +52,8 @@ func @net(%x: f32[B, 8], %w1: f32[8, H], %b1: f32[H1], %w2: f32[G, O], %b2: f32[
 }
 P
 refused '^layers.fusor:3:8: error: add: .*: O = 3 but O1 = 4 (in "fc2", from net.py:11)$' layers.fusor @net --dim B=2 --dim H=5 --dim H1=5 --dim G=5 --dim O=3 --dim O1=4
+sed 's/%y = add(%h, %b)/%y = add(%h, %b, name="bias")/' layers.fusor >named.fusor
+refused '^named.fusor:3:8: error: add: .*: O = 3 but O1 = 4 (in "bias", from net.py:11)$' named.fusor @net --dim B=2 --dim H=5 --dim H1=5 --dim G=5 --dim O=3 --dim O1=4
 refused '^layers.fusor:8:8: error: call of @lin: dim 0 of argument %w: G = 6 but H = 5 (in "fc2", from net.py:11)$' layers.fusor @net --dim B=2 --dim H=5 --dim H1=5 --dim G=6 --dim O=3 --dim O1=3
 refused '^one.fusor:1:9: error: parameter %x: the bytes of f32\[9000000000000000000\] overflow 64 bits$' one.fusor --dim N=9e18
 refused ':1:21: error: parameter %y: dim 0 of f32\[N-100\] is negative' -e 'func @f(%x: f32[N], %y: f32[N-100]) -> f32[N] { %z = neg(%x) return %z }' --dim N=64

@@ -2,6 +2,7 @@
 /* Fused and unfused give the same bits where that takes care: programs of a few inputs, run both ways, compared byte by
  * byte. */
 #include "api_test.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -56,6 +57,40 @@ static void same_bits(const char *text, fusor_dtype t, const fusor_buffer *shape
     fusor_context_free(ctx);
 }
 #define SHAPE(...) FUSOR_BUFFER(NULL, FUSOR_F32, __VA_ARGS__)
+
+/* Means and maxima of blocks of a plane are pools: the elements of a block, whichever they are, a NaN among them too. */
+Test(fused, blocks_of_a_plane) {
+    enum { N = 3, H = 5, K = 3, W = 11, L = 2 };
+    static float x[N * H * K * W * L], mean[N * H * W], most[N * H * W];
+    for (int i = 0; i < N * H * K * W * L; i++) x[i] = (float)(i * 37 % 101) - 60;
+    x[100] = NAN;
+    fusor_context *ctx = new_context(1);
+    for (int is_fused = 0; is_fused < 2; is_fused++) {
+        fusor_executable *exe = compiled_with(
+            ctx,
+            "func @f(%x: f32[N, H, 3, W, 2]) -> (f32[N, H, W], f32[N, H, 1, W, 1]) { %a = reduce_mean(%x, axes=[2, 4]) "
+            "%b = reduce_max(%x, axes=[2, -1], keepdims=true) return %a, %b }",
+            is_fused ? 0 : FUSOR_NO_FUSE);
+        const fusor_buffer in = FUSOR_BUFFER(x, FUSOR_F32, N, H, K, W, L);
+        fusor_buffer out[2] = {FUSOR_BUFFER(mean, FUSOR_F32, N, H, W), FUSOR_BUFFER(most, FUSOR_F32, N, H, 1, W, 1)};
+        OK(fusor_executable_call(exe, 1, &in, 2, out));
+        fusor_executable_free(exe);
+        for (int b = 0; b < N * H * W; b++) {
+            double sum = 0, largest = -INFINITY;
+            for (int k = 0; k < K; k++)
+                for (int l = 0; l < L; l++) {
+                    const double v = x[((b / W * K + k) * W + b % W) * L + l];
+                    sum += v;
+                    largest = isnan(v) || isnan(largest) ? NAN : v > largest ? v : largest;
+                }
+            if (isnan(sum)) cr_expect(isnan(mean[b]) && isnan(most[b]), "block %d: %g, %g", b, mean[b], most[b]);
+            else
+                cr_expect(fabs(mean[b] - sum / (K * L)) < 1e-5 && most[b] == largest, "block %d: %g, %g", b, mean[b],
+                          most[b]);
+        }
+    }
+    fusor_context_free(ctx);
+}
 
 /* Two operands name the same sizes differently: that they agree is known only when the call has checked it, and whether
  * the axes of a reduction are walked as one must not depend on which of them share its kernel. */
