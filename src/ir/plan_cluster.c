@@ -267,6 +267,8 @@ bool plan_try_join_view(planner *p, ir_id id, ir_reason *why) {
         p->info[id].coord[d] = from[d] < 0 ? -1 : x->coord[from[d]];
     }
     if (scatters(p, id)) return *why = IR_REASON_TRANSPOSED, false;
+    if (p->clusters.at[x->home].kind == CLUSTER_REDUCE && !plan_keeps_merged(p, x->home, id, p->info[id].coord))
+        return *why = IR_REASON_DIFFERENT_SPACE, false;
     p->info[id].home = x->home;
     p->info[id].avail = x->home;
     return true;
@@ -329,29 +331,69 @@ static void leave(planner *p, ir_id x, int c, int reader, ir_id stored) {
     plan_store_in(p, c, stored);
 }
 
-/* Does cluster c evaluate nothing that reads x, in itself or behind views and what floats; and have the clusters that
- * do, which a pass of their own is not glued to, room for x? */
-static bool is_read_elsewhere(planner *p, ir_id x, ir_id behind, int c) {
-    for (ir_id id = behind + 1; id < p->g->nodes.n; id++) {
-        const ir_node *n = ir_at(p->g, id);
-        bool reads = false;
-        for (int i = 0; i < n->n_in && p->uses[id]; i++) reads |= n->in[i] == behind;
-        if (!reads) continue;
-        const int reader = p->info[id].home ? p->info[id].home : p->info[id].made_by;
-        if (reader == c || (reader && p->clusters.at[reader].kind == CLUSTER_REFERENCE)) return false;
-        if (reader && (p->clusters.at[c].tail == reader || !plan_take_room(p, reader, ir_at(p->g, x)))) return false;
-        if (!reader && !is_read_elsewhere(p, x, id, c)) return false;
+/* Nodes that read each node: those of i are user[first[i]] .. user[first[i + 1] - 1]. */
+typedef struct users {
+    uint32_t *first;
+    ir_id *user;
+    uint32_t *seen; /* by node: the number of the search that met it last */
+    uint32_t search;
+} users;
+
+static users find_users(const planner *p) {
+    const uint32_t n = p->g->nodes.n;
+    users u = {.first = FU_NEW_N(p->arena, uint32_t, n + 2), .seen = FU_NEW_N(p->arena, uint32_t, n)};
+    for (ir_id id = 1; id < n; id++)
+        for (int i = 0; i < ir_at(p->g, id)->n_in && p->uses[id]; i++) u.first[ir_at(p->g, id)->in[i] + 2]++;
+    for (uint32_t i = 2; i < n + 2; i++) u.first[i] += u.first[i - 1];
+    u.user = FU_NEW_N(p->arena, ir_id, u.first[n + 1] + 1);
+    for (ir_id id = 1; id < n; id++)
+        for (int i = 0; i < ir_at(p->g, id)->n_in && p->uses[id]; i++)
+            u.user[u.first[ir_at(p->g, id)->in[i] + 1]++] = id;
+    return u;
+}
+
+enum { MOST_READERS = 16 };
+typedef struct readers {
+    int cluster[MOST_READERS], n;
+} readers;
+
+/* The clusters that evaluate x, which is of cluster c, or what floats above it from `id` on. False: c does itself, a
+ * pass glued to it, or something needs x in memory; or they are too many. */
+static bool find_readers(const planner *p, users *u, ir_id id, int c, readers *r) {
+    if (u->seen[id] == u->search) return true;
+    u->seen[id] = u->search;
+    if (plan_is_result(p, id)) return false;
+    for (uint32_t k = u->first[id]; k < u->first[id + 1]; k++) {
+        const ir_id by = u->user[k];
+        const int reader = p->info[by].home ? p->info[by].home : p->info[by].made_by;
+        /* indices, and what is scattered into, are read from memory */
+        if (ir_ops[ir_at(p->g, by)->op].kind == IR_KIND_INDEX || reader == c) return false;
+        if (!reader) {
+            if (!find_readers(p, u, by, c, r)) return false;
+            continue;
+        }
+        int at = 0;
+        while (at < r->n && r->cluster[at] != reader) at++;
+        if (at < r->n) continue;
+        if (r->n == MOST_READERS || p->clusters.at[reader].kind == CLUSTER_REFERENCE ||
+            p->clusters.at[c].tail == reader)
+            return false;
+        r->cluster[r->n++] = reader;
     }
-    return !plan_is_result(p, behind);
+    return true;
 }
 
 /* x, of cluster c, converted from a narrower type and read by other clusters alone: they convert it. */
-static void leave_cast(planner *p, ir_id x, int c) {
+static void leave_cast(planner *p, users *u, ir_id x, int c) {
     const ir_id from = ir_at(p->g, x)->in[0];
+    readers r = {.n = 0};
     if (p->info[from].home != c || p->info[x].is_barrier || p->info[x].is_wanted || p->info[x].must_store ||
-        ir_dtypes[ir_at(p->g, from)->dtype].bytes >= ir_dtypes[ir_at(p->g, x)->dtype].bytes ||
-        !is_read_elsewhere(p, x, x, c))
+        ir_dtypes[ir_at(p->g, from)->dtype].bytes >= ir_dtypes[ir_at(p->g, x)->dtype].bytes)
         return;
+    u->search++;
+    if (!find_readers(p, u, x, c, &r)) return;
+    for (int i = 0; i < r.n; i++)
+        if (!plan_take_room(p, r.cluster[i], ir_at(p->g, x))) return;
     leave(p, x, c, 0, from);
 }
 
@@ -369,7 +411,8 @@ void plan_leave_to_readers(planner *p) {
             if (stored) leave(p, x, c, reader, stored);
         }
     }
+    users u = find_users(p);
     for (ir_id x = 1; x < p->g->nodes.n; x++)
         if (p->uses[x] && ir_at(p->g, x)->op == IR_OP_CAST && p->info[x].home && p->info[x].made_by == p->info[x].home)
-            leave_cast(p, x, p->info[x].home);
+            leave_cast(p, &u, x, p->info[x].home);
 }

@@ -23,8 +23,8 @@ ir_dtype ir_dtype_parse(const char *name, size_t n) {
 
 const char *ir_dtype_nearest(const char *word) {
     static const char *const others[][2] = {{"float", "f"}, {"bfloat", "bf"}, {"int", "i"}, {"uint", "u"}};
-    static const char *const words[][2] = {{"float", "f32"}, {"double", "f64"}, {"half", "f16"},
-                                           {"int", "i32"},   {"long", "i64"},   {"boolean", "bool"}};
+    static const char *const words[][2] = {{"float", "f32"}, {"double", "f64"}, {"half", "f16"},    {"int", "i32"},
+                                           {"uint", "u32"},  {"long", "i64"},   {"boolean", "bool"}};
     const char *names[IR_DTYPE_COUNT];
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(word, words[i][0]) == 0) return words[i][1];

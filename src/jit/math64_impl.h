@@ -20,7 +20,7 @@ LLVMValueRef mi64_select_sign(emit *e, LLVMValueRef c, LLVMValueRef x); /* -x wh
 LLVMValueRef mi64_nan_where(emit *e, LLVMValueRef c, LLVMValueRef y);
 
 /* exp(x) = p * 2^k, as in math_impl.h: k is a double; bits are those of k + 1.5 * 2^52. */
-mi_exp_parts mi64_exp_reduce(emit *e, LLVMValueRef x, LLVMValueRef low); /* of exp(x + low), |x| < 2000; low or NULL */
+mi_exp_parts mi64_exp_reduce(emit *e, LLVMValueRef x, LLVMValueRef low); /* of exp(x + low), |x| < 2000, or held by mi_exp_floor; low or NULL */
 /* The same with p = 1 + sum of a pair: p->lo is what p.hi, which is in the result, leaves. */
 mi_exp_parts mi64_exp_pair(emit *e, LLVMValueRef x, LLVMValueRef low, mi_pair *p);
 mi_exp_parts mi64_exp2_reduce(emit *e, LLVMValueRef x, LLVMValueRef low);

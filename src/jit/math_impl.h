@@ -48,7 +48,8 @@ typedef struct mi_exp_parts {
     LLVMValueRef p, k, bits, some; /* some: the others are 0, and the rest is garbage there (NULL: all) */
     int added;
 } mi_exp_parts;
-/* x held from below for exp or exp2, which is 0 from `least` on: at `zero`, or in the lanes that are not in *some. A
+/* x held from below for exp or exp2, which is 0 from `least` on: at `zero` (one lane at v4: far below), or by the lanes
+ * that are not in *some. A
  * result that is tiny before it is rounded takes a microcode assist of Intel's cores, 30 to 60 times as long for the
  * whole vector; but one that is not computed, or a product below 2^-160 (f64: 2^-1085), none. */
 LLVMValueRef mi_exp_held(emit *e, LLVMValueRef x, double least, double zero, LLVMValueRef *some);

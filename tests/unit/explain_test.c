@@ -191,7 +191,7 @@ Test(explain, fused_moves_no_more_than_unfused) {
 }
 
 /* A value of halves is stored as halves, however many read it: each reader converts it. (Where one of them is in the
- * kernel that makes the value, the others may read what that has converted: such pairs are left out.) */
+ * kernel that makes the value, the others may read what that has converted; no reader here is.) */
 Test(explain, halves_are_stored_as_halves) {
     static const char *const producers[] = {"conv(%x, %w, pads=[1, 1, 1, 1])", "conv(%x, %v)", "attention(%x, %x, %x)",
                                             "matmul(%x, %x)", "layer_norm(%x)"};
@@ -219,6 +219,28 @@ Test(explain, halves_are_stored_as_halves) {
                           json_integer_value(json_object_get(unfused, "bytes")), "%s", text);
             json_decref(d);
         }
+}
+
+/* Indices are in memory, and what a scatter writes over, however narrow they were before. */
+Test(explain, indices_lie_in_memory) {
+    static const char *const programs[] = {
+        "func @f(%x: f16[6, 8], %t: f32[3, 8]) -> f32[6, 8] { %s = softmax(%x) %c = gt(%s, 0.125) %i = cast(%c, i32) "
+        "%r "
+        "= take_along(%t, %i, axis=0) return %r }",
+        "func @f(%x: f32[6, 8], %w: f32[8, 8], %t: f32[4, 3]) -> f32[6, 8, 3] { %s = matmul(%x, %w) %c = gt(%s, 0.0) "
+        "%i "
+        "= cast(%c, i64) %r = take(%t, %i, axis=0) return %r }",
+        "func @f(%g: i32[5], %t: f32[6, 8]) -> (f32[8], f32[6]) { %m = reduce_max(%g) %o = cast(%m, i64) %r = take(%t, "
+        "%o, axis=0) %u = take(%t, %o, axis=1) return %r, %u }",
+        "func @f(%z: f16[4, 8], %i: i32[4, 8], %u: f32[4, 8]) -> f32[4, 8] { %a = layer_norm(%z) %b = cast(%a, f32) %r "
+        "= "
+        "scatter(%b, %i, %u, axis=1, mode=add) return %r }"};
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+        json_t *d = explain(programs[i], NULL);
+        cr_expect_geq(json_integer_value(json_object_get(json_object_get(d, "fused"), "kernels")), 1, "%s",
+                      programs[i]);
+        json_decref(d);
+    }
 }
 
 /* What an epilogue reads of reductions comes before the product, be it in front of it in the program or behind: the

@@ -58,6 +58,13 @@ static void same_bits(const char *text, fusor_dtype t, const fusor_buffer *shape
 }
 #define SHAPE(...) FUSOR_BUFFER(NULL, FUSOR_F32, __VA_ARGS__)
 
+/* A transpose behind a row kernel may part dims that its reduction runs over as one: then it has a kernel of its own. */
+Test(fused, a_transpose_behind_merged_axes) {
+    same_bits("func @f(%f: f32[2, 8, 8, 8]) -> f32[2, 8, 8, 8] { %a = reduce_sum(%f, axes=[1, 2, 3]) %b = reshape(%a, "
+              "shape=[2, 1, 1, 1]) %c = sub(%f, %b) %r = transpose(%c, perm=[0, 2, 1, 3]) return %r }",
+              FUSOR_F32, (fusor_buffer[]){SHAPE(2, 8, 8, 8)}, 1);
+}
+
 /* Means and maxima of blocks of a plane are pools: the elements of a block, whichever they are, a NaN among them too. */
 Test(fused, blocks_of_a_plane) {
     enum { N = 3, H = 5, K = 3, W = 11, L = 2 };
