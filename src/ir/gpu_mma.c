@@ -50,13 +50,12 @@ int ir_gpu_mma_shared(const ir_kernel *k, int tile) {
 
 bool ir_gpu_is_mma(const ir_kernel *k) {
     const bool is_window = k->kind == IR_KERNEL_WINDOW;
-    int mm = is_window || k->kind == IR_KERNEL_CONTRACT ? ir_kernel_matmul(k) : -1;
-    if (mm < 0 || !ir_levels[k->level].cores || ir_kernel_has_rows(k)) return false;
+    const ir_kinst *mm = is_window || k->kind == IR_KERNEL_CONTRACT ? ir_kernel_matmul(k) : NULL;
+    if (!mm || !ir_levels[k->level].cores || ir_kernel_has_rows(k)) return false;
     if (is_window && ir_gpu_window_has_pads(k)) return false;
     for (int d = 0; d < k->n_dims && !is_window; d++)
         if ((k->dim[d].role == 'b') != (d < k->n_dims - 3)) return false;
-    ir_dtype a = k->inst[k->inst[mm].in[0]].dtype, b = k->inst[k->inst[mm].in[1]].dtype,
-             acc = ir_kernel_contract_acc(k);
+    ir_dtype a = k->inst[mm->in[0]].dtype, b = k->inst[mm->in[1]].dtype, acc = ir_kernel_contract_acc(k);
     if (ir_is_half(a)) return a == b && acc == FUSOR_F32;
     if (a == FUSOR_F32) return k->fast_math && b == FUSOR_F32 && acc == FUSOR_F32;
     return acc == FUSOR_I32 && ir_dtypes[a].bytes == 1 && ir_dtypes[b].bytes == 1;
@@ -66,7 +65,7 @@ bool ir_gpu_mma_has_tile(const ir_kernel *k, int tile) {
     if (k->only_tile && tile != k->only_tile - 1) return false;
     if (tile != LARGE && tile != GATHERED && !ir_gpu_mma_is_wgmma(tile)) return true;
     bool has_wgmma =
-        ir_levels[k->level].cores == IR_CORES_WGMMA && ir_is_half(k->inst[k->inst[ir_kernel_matmul(k)].in[0]].dtype);
+        ir_levels[k->level].cores == IR_CORES_WGMMA && ir_is_half(k->inst[ir_kernel_matmul(k)->in[0]].dtype);
     if (tile == LARGE || tile == GATHERED) return !has_wgmma && (tile == GATHERED) == (k->kind == IR_KERNEL_WINDOW);
     return has_wgmma;
 }
@@ -83,7 +82,7 @@ bool ir_gpu_mma_is_gathered(const ir_kernel *k, int operand) { return k->kind ==
 
 int ir_gpu_mma_buffer(const ir_kernel *k, int operand) {
     if (ir_gpu_mma_is_gathered(k, operand)) return -1;
-    const ir_kinst *in = &k->inst[k->inst[ir_kernel_matmul(k)].in[operand]];
+    const ir_kinst *in = &k->inst[ir_kernel_matmul(k)->in[operand]];
     if (in->op != IR_K_LOAD || in->variant) return -1;
     const int64_t *stride = k->buffer[in->index].stride;
     bool is_byte = ir_dtypes[in->dtype].bytes == 1;
@@ -98,7 +97,7 @@ static void find_loads(const ir_kernel *k, int inst, bool seen[IR_KERNEL_MAX_INS
 
 bool ir_gpu_mma_is_turned(const ir_kernel *k, int operand) {
     bool seen[IR_KERNEL_MAX_INSTS] = {false}, is_turned = false;
-    int in = k->inst[ir_kernel_matmul(k)].in[operand];
+    int in = ir_kernel_matmul(k)->in[operand];
     /* nothing transposes bytes */
     if (ir_dtypes[k->inst[in].dtype].bytes == 1 || ir_gpu_mma_is_gathered(k, operand)) return false;
     find_loads(k, in, seen);
@@ -113,7 +112,7 @@ bool ir_gpu_mma_is_turned(const ir_kernel *k, int operand) {
 
 bool ir_gpu_mma_has_vectors(const ir_kernel *k, int operand) {
     bool seen[IR_KERNEL_MAX_INSTS] = {false};
-    const int in = k->inst[ir_kernel_matmul(k)].in[operand],
+    const int in = ir_kernel_matmul(k)->in[operand],
               along = ir_gpu_mma_is_turned(k, operand) ? row_dim(k, operand) : k->n_dims - 1;
     if (ir_dtypes[k->inst[in].dtype].bytes == 1 || ir_gpu_mma_buffer(k, operand) >= 0) return false;
     if (ir_gpu_mma_is_gathered(k, operand)) return false;
@@ -150,7 +149,7 @@ void ir_gpu_plan_mma(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out
 void ir_gpu_plan_mma_tile(const ir_kernel *k, const int64_t *size, int tile, ir_gpu_launch *out) {
     const grid_matrices g = grid_matrices_of(k, size);
     const int64_t tiles = tiles_of(&g, tile), blocks = ir_times(g.batches, tiles);
-    const int64_t k_bytes = ir_times(g.k, ir_dtypes[k->inst[k->inst[ir_kernel_matmul(k)].in[0]].dtype].bytes);
+    const int64_t k_bytes = ir_times(g.k, ir_dtypes[k->inst[ir_kernel_matmul(k)->in[0]].dtype].bytes);
     if (!ir_gpu_mma_has_roles(k, tile) && blocks > 0 && blocks < BLOCKS_ENOUGH && k_bytes >= 2 * PART_MIN) {
         out->chunks = BLOCKS_WANTED / blocks;
         if (out->chunks > k_bytes / PART_MIN) out->chunks = k_bytes / PART_MIN;
@@ -198,10 +197,10 @@ static bool can_take_vectors(const ir_kernel *k, const ir_kernel_args *args, int
     }
     if (!ir_gpu_mma_has_vectors(k, operand)) return false;
     const int along = ir_gpu_mma_is_turned(k, operand) ? row : kk,
-              lanes = 16 / ir_dtypes[k->inst[k->inst[ir_kernel_matmul(k)].in[operand]].dtype].bytes;
+              lanes = 16 / ir_dtypes[k->inst[ir_kernel_matmul(k)->in[operand]].dtype].bytes;
     if (args->size[along] % lanes != 0 || args->size[kk] == 0) return false; /* outside, the last ones are taken */
     bool seen[IR_KERNEL_MAX_INSTS] = {false};
-    find_loads(k, k->inst[ir_kernel_matmul(k)].in[operand], seen);
+    find_loads(k, ir_kernel_matmul(k)->in[operand], seen);
     for (int i = 0; i < k->n_insts; i++) {
         const int of = k->inst[i].index;
         if (seen[i] && k->inst[i].op == IR_K_LOAD && k->buffer[of].stride[along] == 1 &&
@@ -217,7 +216,7 @@ uint64_t ir_gpu_mma_word(const ir_kernel *k, const ir_kernel_args *args, const i
     bool can_store = args->size[n] % IR_GPU_VECTOR == 0, is_of_operand[IR_KERNEL_MAX_INSTS] = {false};
     for (int operand = 0; operand < 2; operand++) {
         if (can_take_vectors(k, args, operand)) out |= (uint64_t)IR_GPU_MMA_COPY << operand;
-        find_loads(k, k->inst[ir_kernel_matmul(k)].in[operand], is_of_operand);
+        find_loads(k, ir_kernel_matmul(k)->in[operand], is_of_operand);
     }
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_K_LOAD && k->inst[i].variant && !is_of_operand[i]) can_store = false;

@@ -4,8 +4,8 @@
 #include "ir/gpu.h"
 
 static const ir_kinst *operand(const ir_kernel *k, int number) {
-    const int i = ir_kernel_matmul(k);
-    return i < 0 ? NULL : &k->inst[k->inst[i].in[number]];
+    const ir_kinst *product = ir_kernel_matmul(k);
+    return product ? &k->inst[product->in[number]] : NULL;
 }
 
 /* Reads with a guard: pads that are no copy. */

@@ -97,10 +97,10 @@ static void analyze(const ir_kernel *k, uint32_t *varies, int *pass) {
     }
 }
 
-int ir_kernel_matmul(const ir_kernel *k) {
+const ir_kinst *ir_kernel_matmul(const ir_kernel *k) {
     for (int i = 0; i < k->n_insts; i++)
-        if (k->inst[i].op == IR_OP_MATMUL) return i;
-    return -1;
+        if (k->inst[i].op == IR_OP_MATMUL) return &k->inst[i];
+    return NULL;
 }
 
 uint32_t ir_kernel_varies(const ir_kernel *k, int inst) {

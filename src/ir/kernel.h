@@ -486,7 +486,7 @@ int ir_kernel_dim(const ir_kernel *k, char role); /* the first one of this role;
  * operands for a reduction's result. Values of pass p per element are computed while sweeping the row for the p-th
  * time. */
 int ir_kernel_pass(const ir_kernel *k, int inst);
-int ir_kernel_matmul(const ir_kernel *k);            /* number of its MATMUL, the only one; -1: it has none */
+const ir_kinst *ir_kernel_matmul(const ir_kernel *k); /* its product, the only one; NULL: it has none */
 bool ir_kernel_is_reduce_op(uint16_t op);            /* REDUCE and ARGREDUCE kinds */
 bool ir_kernel_is_scatter(const ir_kernel *k);       /* a store has an offset */
 bool ir_kernel_scatters_columns(const ir_kernel *k); /* rows of updates, which follow each other in the dim before */

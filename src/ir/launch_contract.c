@@ -4,11 +4,6 @@
 #include "ir/arith.h"
 #include "ir/kernel.h"
 
-static const ir_kinst *find_matmul(const ir_kernel *k) {
-    const int i = ir_kernel_matmul(k);
-    return i < 0 ? NULL : &k->inst[i];
-}
-
 /* Dims of k beside the innermost. */
 static int outer_k(const ir_kernel *k) {
     int n = 0;
@@ -17,12 +12,12 @@ static int outer_k(const ir_kernel *k) {
 }
 
 ir_dtype ir_kernel_contract_acc(const ir_kernel *k) {
-    const ir_kinst *mm = find_matmul(k);
+    const ir_kinst *mm = ir_kernel_matmul(k);
     return mm ? ir_contract_acc(k->inst[mm->in[0]].dtype, k->inst[mm->in[1]].dtype, mm->dtype) : FUSOR_F32;
 }
 
 ir_dot ir_kernel_contract_dot(const ir_kernel *k) {
-    const ir_kinst *mm = find_matmul(k);
+    const ir_kinst *mm = ir_kernel_matmul(k);
     if (!mm) return IR_DOT_NONE;
     return ir_contract_dot(ir_kernel_target(k), k->inst[mm->in[0]].dtype, k->inst[mm->in[1]].dtype,
                            ir_kernel_contract_acc(k));
@@ -61,14 +56,14 @@ int ir_kernel_last_columns(const ir_kernel *k, int64_t n) {
 }
 
 bool ir_kernel_contract_in_place(const ir_kernel *k) {
-    const ir_kinst *mm = find_matmul(k), *b = mm ? &k->inst[mm->in[1]] : NULL;
+    const ir_kinst *mm = ir_kernel_matmul(k), *b = mm ? &k->inst[mm->in[1]] : NULL;
     int n = k->n_dims - 2;
     return b && n >= 0 && outer_k(k) <= 1 && b->op == IR_K_LOAD && !b->variant &&
            b->dtype == ir_kernel_contract_acc(k) && k->buffer[b->index].stride[n] == 1;
 }
 
 bool ir_kernel_contract_a_in_place(const ir_kernel *k) {
-    const ir_kinst *mm = find_matmul(k), *a = mm ? &k->inst[mm->in[0]] : NULL;
+    const ir_kinst *mm = ir_kernel_matmul(k), *a = mm ? &k->inst[mm->in[0]] : NULL;
     if (!a || a->op != IR_K_LOAD || a->variant || outer_k(k) > 1) return false;
     /* Bytes are words as they lie where k is contiguous and one operand is unsigned already. */
     const ir_dot dot = ir_kernel_contract_dot(k);
@@ -83,7 +78,8 @@ bool ir_kernel_contract_a_in_place(const ir_kernel *k) {
 static bool is_known(int64_t stride) { return stride != IR_STRIDE_RUNTIME; }
 
 bool ir_kernel_can_be_direct(const ir_kernel *k) {
-    const ir_kinst *mm = find_matmul(k), *a = mm ? &k->inst[mm->in[0]] : NULL, *b = mm ? &k->inst[mm->in[1]] : NULL;
+    const ir_kinst *mm = ir_kernel_matmul(k), *a = mm ? &k->inst[mm->in[0]] : NULL,
+                   *b = mm ? &k->inst[mm->in[1]] : NULL;
     int m = k->n_dims - 3, n = m + 1, kk = m + 2;
     if (!mm || m < 0 || k->dim[m].role != 'm' || k->dim[n].role != 'n' || (m > 0 && k->dim[m - 1].role != 'b'))
         return false;
@@ -119,7 +115,7 @@ static void launch_rows(const ir_kernel *k, const int64_t *tune, int64_t rows, i
 }
 
 void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
-    const ir_kinst *mm = find_matmul(k);
+    const ir_kinst *mm = ir_kernel_matmul(k);
     int64_t mr = k->tile.mr, nr = k->tile.nr, kb = k->tile.kb;
     if (!mm || mr < 1 || nr < 1 || kb < 1) return;
     int64_t m = 1, n = 1, kk = 1, batches = 1, b_batches = 1, n_outer = 1,

@@ -5,13 +5,8 @@
 #include "ir/arith.h"
 #include "ir/kernel.h"
 
-static const ir_kinst *matmul(const ir_kernel *k) {
-    const int i = ir_kernel_matmul(k);
-    return i < 0 ? NULL : &k->inst[i];
-}
-
 const ir_kinst *ir_kernel_window_operand(const ir_kernel *k, int i) {
-    const ir_kinst *mm = matmul(k), *x = mm ? &k->inst[mm->in[i]] : NULL;
+    const ir_kinst *mm = ir_kernel_matmul(k), *x = mm ? &k->inst[mm->in[i]] : NULL;
     while (x && x->op == IR_OP_CAST) x = &k->inst[x->in[0]];
     return x;
 }
@@ -22,7 +17,7 @@ int64_t ir_kernel_window_step(const ir_kernel *k) {
 
 bool ir_window_is_small(const ir_kernel *k) {
     int n = 0;
-    for (int i = (int)(matmul(k) - k->inst); i < k->n_insts; i++, n++) {
+    for (int i = (int)(ir_kernel_matmul(k) - k->inst); i < k->n_insts; i++, n++) {
         const uint16_t op = k->inst[i].op;
         if (op < IR_OP_COUNT && (ir_ops[op].flags & IR_COSTLY)) return false;
     }
@@ -35,7 +30,7 @@ bool ir_kernel_has_slab(const ir_kernel *k) {
 }
 
 ir_dot ir_kernel_window_dot(const ir_kernel *k) {
-    const ir_kinst *mm = matmul(k), *x[2];
+    const ir_kinst *mm = ir_kernel_matmul(k), *x[2];
     if (!mm || !ir_kernel_has_slab(k)) return IR_DOT_NONE;
     if (k->features & IR_FEATURE_AMXINT8) return IR_DOT_TILE_I8; /* a plan says so only where tiles serve */
     if (k->features & IR_FEATURE_AMXFP16) return IR_DOT_TILE_F16;
@@ -64,11 +59,11 @@ int64_t ir_window_folded(const ir_kernel *k, const int64_t *size) {
 bool ir_kernel_window_packs(const ir_kernel *k) {
     return ir_kernel_has_slab(k) &&
            (k->is_by_channel || ir_kernel_is_transposed_window(k) ||
-            ir_kernel_window_operand(k, 0)->dtype != matmul(k)->dtype || ir_kernel_window_dot(k));
+            ir_kernel_window_operand(k, 0)->dtype != ir_kernel_matmul(k)->dtype || ir_kernel_window_dot(k));
 }
 
 bool ir_kernel_window_adds(const ir_kernel *k) {
-    const ir_kinst *mm = matmul(k);
+    const ir_kinst *mm = ir_kernel_matmul(k);
     return ir_kernel_window_dot(k) == IR_DOT_I8 && k->inst[mm->in[0]].dtype == FUSOR_I8 &&
            k->inst[mm->in[1]].dtype == FUSOR_I8;
 }
@@ -171,7 +166,7 @@ ir_slab_axis ir_kernel_slab_axis(const ir_kernel *k, int axis, const int64_t *si
 
 int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t rows, int64_t columns) {
     enum { LINE_BYTES = 64 };
-    const int64_t bytes = ir_dtypes[matmul(k)->dtype].bytes;
+    const int64_t bytes = ir_dtypes[ir_kernel_matmul(k)->dtype].bytes;
     const int channels = ir_kernel_window_channels(k), last = k->n_axes - 1;
     int64_t n = planes_of(k, (channels < 0 ? 1 : size[channels]) * ir_window_folded(k, size)), plane = 1;
     for (int i = 0; i <= last; i++) {
@@ -257,7 +252,7 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e) {
     const int m = ir_kernel_dim(k, 'm'), y = ir_kernel_dim(k, 'y'), n = ir_kernel_dim(k, 'n');
     if (m < 0 || y != m + 1 || n != y + 1 || n + 1 >= k->n_dims || k->tile.mr < 1 || k->tile.nr < 1 || k->tile.kb < 1)
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a window kernel needs dims m, y, n, k and a tile");
-    const ir_kinst *mm = matmul(k);
+    const ir_kinst *mm = ir_kernel_matmul(k);
     int last_k = k->n_dims - 1;
     while (last_k > n + 1 && k->dim[last_k].role != 'k') last_k--;
     for (int i = 0; i < 2 && mm; i++) {
@@ -314,7 +309,7 @@ bool ir_window_has_lower(const ir_kernel *k) {
 }
 
 bool ir_window_drops_sign(const ir_kernel *k) {
-    const ir_kinst *mm = matmul(k);
+    const ir_kinst *mm = ir_kernel_matmul(k);
     int64_t products = 1, behind_first = 1;
     int n = 0;
     if (k->is_depthwise || ir_level_is_gpu(k->level) || !mm || !ir_is_float(mm->dtype)) return false;
@@ -364,7 +359,7 @@ static int64_t rows_of_tile(const ir_kernel *k, const int64_t *tune) {
 /* tiles: of rows or columns, each of which has all channels. */
 static void launch_by_channel(const ir_kernel *k, const int64_t *size, const int64_t *tune, int64_t tiles,
                               int64_t parts, int64_t kk, ir_launch *out) {
-    const int64_t bytes = ir_dtypes[matmul(k)->dtype].bytes, lanes = ir_levels[k->level].vector_bytes / bytes,
+    const int64_t bytes = ir_dtypes[ir_kernel_matmul(k)->dtype].bytes, lanes = ir_levels[k->level].vector_bytes / bytes,
                   nr = k->tile.nr, m = size[ir_kernel_dim(k, 'm')],
                   y = ir_window_size(k, ir_kernel_dim(k, 'y'), ir_band_rows_made(k, size)),
                   rows = rows_of_tile(k, tune),
@@ -406,7 +401,7 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
         ir_launch_depthwise(k, size, tune, out);
         return;
     }
-    const int64_t bytes = ir_dtypes[matmul(k)->dtype].bytes;
+    const int64_t bytes = ir_dtypes[ir_kernel_matmul(k)->dtype].bytes;
     int64_t batches = 1, parts = 1, rows = rows_of_tile(k, tune), y = 1, kk = 1;
     const ir_dot dot = ir_kernel_window_dot(k);
     const bool has_pairs = dot == IR_DOT_BF16;

@@ -14,6 +14,8 @@
  * combination follows from attributes alone. */
 #include "base/small.h"
 #include "ir/expand.h"
+#include "ir/scalar.h"
+#include <math.h>
 #include "ir/window.h"
 #include <string.h>
 
@@ -234,7 +236,7 @@ ir_id ir_expand_window(const ir_expand *c, const ir_node *n) {
         return ir_expand_reduction(c, &mean);
     }
     const ir_id y =
-        n->op == IR_OP_MAX_POOL ? pooled(&p, IR_OP_MAXIMUM, n->in[0], ir_bits_lowest(n->dtype)) : expand_average(&p);
+        n->op == IR_OP_MAX_POOL ? pooled(&p, IR_OP_MAXIMUM, n->in[0], ir_scalar_of(n->dtype, -INFINITY)) : expand_average(&p);
     return ir_expand_finish(c, y, n->in[0]);
 }
 

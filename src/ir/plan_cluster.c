@@ -390,6 +390,7 @@ static void leave_cast(planner *p, users *u, ir_id x, int c) {
     if (p->info[from].home != c || p->info[x].is_barrier || p->info[x].is_wanted || p->info[x].must_store ||
         ir_dtypes[ir_at(p->g, from)->dtype].bytes >= ir_dtypes[ir_at(p->g, x)->dtype].bytes)
         return;
+    if (!u->first) *u = find_users(p);
     u->search++;
     if (!find_readers(p, u, x, c, &r)) return;
     for (int i = 0; i < r.n; i++)
@@ -411,7 +412,7 @@ void plan_leave_to_readers(planner *p) {
             if (stored) leave(p, x, c, reader, stored);
         }
     }
-    users u = find_users(p);
+    users u = {.first = NULL}; /* made for the first cast that may be left */
     for (ir_id x = 1; x < p->g->nodes.n; x++)
         if (p->uses[x] && ir_at(p->g, x)->op == IR_OP_CAST && p->info[x].home && p->info[x].made_by == p->info[x].home)
             leave_cast(p, &u, x, p->info[x].home);

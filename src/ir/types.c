@@ -177,8 +177,3 @@ ir_bits ir_bits_from_double(ir_dtype t, double v, bool *exact_or_rounded_ok) {
     if (exact_or_rounded_ok) *exact_or_rounded_ok = ok;
     return out;
 }
-
-ir_bits ir_bits_lowest(ir_dtype t) {
-    if (ir_is_float(t)) return float_to_bits(t, -INFINITY);
-    return ir_is_signed(t) ? (ir_bits)1 << (8 * ir_dtypes[t].bytes - 1) : 0;
-}

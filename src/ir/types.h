@@ -31,7 +31,6 @@ ir_bits ir_bits_from_double(
     ir_dtype t, double v,
     bool *exact_or_rounded_ok); /* weak literal: rounded once; false where it overflows to inf or does not fit */
 ir_bits ir_bits_from_int(ir_dtype t, int64_t v, bool *fits);
-ir_bits ir_bits_lowest(ir_dtype t); /* of a number: below which none is */
 double ir_bits_to_double(ir_dtype t, ir_bits b);
 /* A 64-bit integer as a double that rounds to f16 and bf16 as the integer itself does: beyond 2^53 the bits that do not
  * fit are kept as one lowest bit. */

@@ -431,7 +431,7 @@ void gpu_emit_fma(emit *e) {
     c->k = k;
     gpu_space_of(e, &c->s);
     for (int a = 0; a < 3; a++) c->dim[a] = c->s.of.dim[a][c->s.of.n[a] - 1];
-    c->matmul = ir_kernel_matmul(k);
+    c->matmul = (int)(ir_kernel_matmul(k) - k->inst);
     c->acc = ir_kernel_contract_acc(k);
     c->t_acc = em_scalar_type(e, c->acc);
     c->vec = 16 / ir_dtypes[c->acc].bytes;

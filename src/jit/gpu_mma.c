@@ -387,7 +387,7 @@ void gpu_emit_mma(emit *e) {
     m->e = e;
     gpu_space_of(e, &m->s);
     for (int a = 0; a < 3; a++) m->dim[a] = m->s.of.dim[a][m->s.of.n[a] - 1];
-    m->matmul = ir_kernel_matmul(k);
+    m->matmul = (int)(ir_kernel_matmul(k) - k->inst);
     m->acc = ir_kernel_contract_acc(k);
     m->t_acc = em_scalar_type(e, m->acc);
     for (int o = 0; o < 2; o++) {

@@ -103,7 +103,7 @@ fusor_status gpu_emit_window(emit *e, fu_error *err) {
     w->e = e;
     w->k = k;
     while (k->dim[w->first_k].role != 'k') w->first_k++;
-    w->matmul = ir_kernel_matmul(k);
+    w->matmul = (int)(ir_kernel_matmul(k) - k->inst);
     if (ir_gpu_window_has_pads(k)) {
         emit_direct(w);
         return FUSOR_OK;

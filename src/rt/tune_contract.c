@@ -25,7 +25,7 @@ static contraction measure(const ir_kernel *k, const int64_t *size, const int64_
                      .again = 1,
                      .row = {-1, -1}};
     int dim[2] = {k->n_dims - 3, k->n_dims - 2}, dim_k = k->n_dims - 1;
-    const ir_kinst *matmul = &k->inst[ir_kernel_matmul(k)];
+    const ir_kinst *matmul = ir_kernel_matmul(k);
     if (ir_dtypes[matmul->dtype].bytes == 8) c.bytes = 8;
     for (int j = 0; j < 2 && stride; j++) {
         const ir_kinst *in = &k->inst[matmul->in[j]];

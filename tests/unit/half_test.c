@@ -7,6 +7,21 @@
 
 static const ir_dtype halves[] = {FUSOR_F16, FUSOR_BF16};
 
+/* A map of one dim, n elements: its buffers are `pointer`, each a row; scalars, two at most, are 0.5. */
+static void run_text(const char *text, void **pointer, int64_t n) {
+    run_kernel k = run_compile(text);
+    const float half = 0.5f;
+    uint64_t scalar[2] = {0};
+    for (int i = 0; i < 2; i++) memcpy(&scalar[i], &half, sizeof half);
+    ir_kernel_args a = {.version = IR_KERNEL_ABI,
+                        .tune = {1, 64, 0},
+                        .buffer = pointer,
+                        .size = &n,
+                        .stride = (int64_t[]){1, 1, 1},
+                        .scalar = scalar};
+    cr_assert(k.fn(&a, 0, (n + 63) / 64) == 0);
+}
+
 /* y = op(x) for n elements. */
 static void run_unary(ir_level level, uint16_t op, ir_dtype from, ir_dtype to, const void *x, void *y, int64_t n) {
     char text[400];
@@ -15,11 +30,7 @@ static void run_unary(ir_level level, uint16_t op, ir_dtype from, ir_dtype to, c
              "%%0 = load.%s #0\n%%1 = %s.%s %%0\n%%2 = store.%s #1 %%1\n",
              ir_levels[level].name, ir_dtypes[from].name, ir_dtypes[to].name, ir_dtypes[from].name, ir_ops[op].name,
              ir_dtypes[to].name, ir_dtypes[to].name);
-    run_kernel k = run_compile(text);
-    void *pointer[2] = {(void *)(uintptr_t)x, y};
-    int64_t stride[2] = {1, 1};
-    ir_kernel_args a = {.version = IR_KERNEL_ABI, .tune = {1, 64, 0}, .buffer = pointer, .size = &n, .stride = stride};
-    cr_assert(k.fn(&a, 0, (n + 63) / 64) == 0);
+    run_text(text, (void *[]){(void *)(uintptr_t)x, y}, n);
 }
 
 static void compare(ir_level level, uint16_t op, ir_dtype from, ir_dtype to, const void *x, int64_t n) {
@@ -135,12 +146,8 @@ static void chain(ir_level level, ir_op op, ir_dtype from, const void *x, int64_
     for (int i = 0; i < n_in; i++) p += snprintf(p, (size_t)(end - p), " %%%d", value);
     snprintf(p, (size_t)(end - p), "\n%%%d = cast.bf16 %%%d\n%%%d = store.bf16 #1 %%%d\n", value + 2, value + 1,
              value + 3, value + 2);
-    run_kernel k = run_compile(text);
     uint16_t *y = malloc((size_t)n * sizeof *y);
-    void *pointer[2] = {(void *)(uintptr_t)x, y};
-    int64_t stride[2] = {1, 1};
-    ir_kernel_args a = {.version = IR_KERNEL_ABI, .tune = {1, 64, 0}, .buffer = pointer, .size = &n, .stride = stride};
-    cr_assert(k.fn(&a, 0, (n + 63) / 64) == 0);
+    run_text(text, (void *[]){(void *)(uintptr_t)x, y}, n);
     for (int64_t i = 0; i < n; i++) {
         const ir_bits bits = ir_scalar_cast(from, FUSOR_F32, run_get(from, x, i)), in[3] = {bits, bits, bits};
         const ir_bits want = ir_scalar_cast(FUSOR_F32, FUSOR_BF16, ir_scalar_ew(op, FUSOR_F32, in, NULL, 0));
@@ -188,20 +195,8 @@ static void no_long_nans(ir_level level, const char *math, ir_op op, int variant
     for (int i = 0; i < info->n_scalar_attrs; i++) p += snprintf(p, (size_t)(end - p), " %%%d", 2 + i);
     if (variant) p += snprintf(p, (size_t)(end - p), " variant %d", variant);
     snprintf(p, (size_t)(end - p), "\n%%%d = store.f32 #2 %%%d\n", last + 2, last + 1);
-    run_kernel k = run_compile(text);
     uint32_t *z = malloc((size_t)n * sizeof *z);
-    void *pointer[3] = {(void *)(uintptr_t)x, (void *)(uintptr_t)y, z};
-    int64_t stride[3] = {1, 1, 1};
-    const float half = 0.5f;
-    uint64_t scalar[2] = {0};
-    for (int i = 0; i < 2; i++) memcpy(&scalar[i], &half, sizeof half);
-    ir_kernel_args a = {.version = IR_KERNEL_ABI,
-                        .tune = {1, 64, 0},
-                        .buffer = pointer,
-                        .size = &n,
-                        .stride = stride,
-                        .scalar = scalar};
-    cr_assert(k.fn(&a, 0, (n + 63) / 64) == 0);
+    run_text(text, (void *[]){(void *)(uintptr_t)x, (void *)(uintptr_t)y, z}, n);
     for (int64_t i = 0; i < n; i++)
         cr_assert((z[i] & 0x7fffffff) <= 0x7f800000 || !(z[i] & 0xffff), "%s of %a and %a at %s: %x", info->name,
                   (double)x[i], (double)y[i], ir_levels[level].name, z[i]);
