@@ -17,20 +17,26 @@ typedef struct map_fixed {
 /* map_runs.c: where elements of a row come from. Of a run of columns: `at` is where column 0 of it would be; `slope` by
  * how many elements it goes on (1, but where single elements are moved); is_there: i1, NULL: always; fill: what it is
  * where it is not. */
-enum { MAP_SOURCES = 16 };
+enum { MAP_SOURCES = 16, MAP_CHOICES = 7 };
 typedef struct map_source {
     int inst;
     LLVMValueRef at, slope, is_there, fill;
 } map_source;
+/* A select of computed values whose condition decides for a whole run: side is in[side] of it, 0: not decided. */
+typedef struct map_choice {
+    int inst, side;
+} map_choice;
 typedef struct map_runs {
     const struct analysis *analysis;
-    int n;
+    int n, n_choices;
     map_source source[MAP_SOURCES];
+    map_choice choice[MAP_CHOICES];
     bool has_cuts;                       /* a row is several runs */
     bool has_offsets;                    /* that vary in a row */
     bool is_by_line;                     /* the same ones in all rows of a line */
     bool is_all_there;                   /* in the run being emitted */
     bool is_needed[IR_KERNEL_MAX_INSTS]; /* by steps */
+    bool is_read[IR_KERNEL_MAX_INSTS];   /* of what is needed: by what is decided in the run being emitted */
 } map_runs;
 
 typedef struct map {

@@ -11,6 +11,7 @@
  * them (map_emit_line_runs: run by run, the rows of a block in it).
  *
  * A source is a load with a guard or an offset, or a select between such that its condition decides for a whole run.
+ * Where it decides between computed values (sin(x) and cos(x), one behind the other), there is a loop for each of them.
  * What the sources of a kernel ask of the column alone is never made as vectors. */
 #include "jit/map.h"
 #include <string.h>
@@ -80,7 +81,13 @@ static bool is_source(const analysis *a, int inst, bool is_part) {
     return (offset < 0 || is_offset(a, offset)) && (guard < 0 || is_condition(a, guard));
 }
 
-/* Sources that the steps need, from the stores on; what else they need is marked. */
+static map_choice *choice_of(map_runs *r, int inst) {
+    for (int i = 0; i < r->n_choices; i++)
+        if (r->choice[i].inst == inst) return &r->choice[i];
+    return NULL;
+}
+
+/* Sources and choices that the steps need, from the stores on; what else they need is marked. */
 static void find_sources(const analysis *a, int inst, map_runs *r) {
     const ir_kinst *in = &a->k->inst[inst];
     if (r->is_needed[inst]) return;
@@ -90,7 +97,57 @@ static void find_sources(const analysis *a, int inst, map_runs *r) {
         r->n++;
         return;
     }
-    for (int i = 0; i < in->n_in; i++) find_sources(a, in->in[i], r);
+    int first = 0;
+    if (in->op == IR_OP_SELECT && varies(a, inst) && is_condition(a, in->in[0]) && r->n_choices < MAP_CHOICES) {
+        r->choice[r->n_choices++].inst = inst;
+        first = 1;
+    }
+    for (int i = first; i < in->n_in; i++) find_sources(a, in->in[i], r);
+}
+
+static void mark_read(const analysis *a, map_runs *r, int inst) {
+    const ir_kinst *in = &a->k->inst[inst];
+    if (!r->is_needed[inst] || r->is_read[inst]) return;
+    r->is_read[inst] = true;
+    if (is_source(a, inst, false)) return;
+    const map_choice *c = choice_of(r, inst);
+    if (c && c->side) mark_read(a, r, in->in[c->side]);
+    for (int i = c ? 1 : 0; i < in->n_in && !(c && c->side); i++) mark_read(a, r, in->in[i]);
+}
+
+/* The first choice that is read and not decided, or NULL; one by the same condition as another is decided with it. */
+static map_choice *next_choice(const analysis *a, map_runs *r) {
+    for (bool is_more = true; is_more;) {
+        map_choice *next = NULL;
+        is_more = false;
+        memset(r->is_read, 0, sizeof r->is_read);
+        for (int i = 0; i < a->k->n_insts; i++)
+            if (a->k->inst[i].op == IR_K_STORE) mark_read(a, r, i);
+        for (int i = 0; i < r->n_choices; i++) {
+            map_choice *c = &r->choice[i];
+            if (c->side || !r->is_read[c->inst]) continue;
+            for (int j = 0; j < r->n_choices && !c->side; j++)
+                if (a->k->inst[r->choice[j].inst].in[0] == a->k->inst[c->inst].in[0]) c->side = r->choice[j].side;
+            if (c->side) is_more = true;
+            else if (!next) next = c;
+        }
+        if (!is_more) return next;
+    }
+    return NULL;
+}
+
+/* Loops that there are for what all choices decide. */
+static int count_loops(const analysis *a, map_runs *r) {
+    map_choice before[MAP_CHOICES], *c;
+    int n = 0;
+    memcpy(before, r->choice, sizeof before);
+    c = next_choice(a, r);
+    for (int side = 1; c && side <= 2; side++) {
+        c->side = side;
+        n += count_loops(a, r);
+    }
+    memcpy(r->choice, before, sizeof before);
+    return c ? n : 1;
 }
 
 static bool has_offset(const analysis *a, int inst) {
@@ -132,10 +189,16 @@ map_runs *map_find_runs(emit *e, const map *m) {
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_K_STORE) find_sources(a, i, r);
     if (!r->n || r->n > MAP_SOURCES) return NULL;
+    while (count_loops(a, r) > MAP_CHOICES + 1) {
+        const int left = a->k->inst[r->choice[--r->n_choices].inst].in[0];
+        ir_kernel_mark(k, left, r->is_needed);
+    }
+    for (int i = 0; i < r->n_choices; i++) r->has_cuts |= varies(a, k->inst[r->choice[i].inst].in[0]);
     for (int i = 0; i < r->n; i++) r->has_cuts |= has_cuts(a, r->source[i].inst);
     for (int i = 0; i < r->n; i++) r->has_offsets |= has_offset(a, r->source[i].inst);
     r->is_by_line = r->has_cuts && m->last > 0;
     for (int i = 0; i < r->n; i++) r->is_by_line &= !has_row_cuts(a, r->source[i].inst);
+    for (int i = 0; i < r->n_choices; i++) r->is_by_line &= !has_row_cuts(a, k->inst[r->choice[i].inst].in[0]);
     r->analysis = a;
     return r;
 }
@@ -295,10 +358,11 @@ static map_source find(run *r, int inst) {
     return r->a->k->inst[inst].op == IR_OP_SELECT ? find_selected(r, inst) : find_load(r, inst);
 }
 
-/* What sources are at a step: e->lanes elements from the column on. */
+/* What sources and choices are at a step: e->lanes elements from the column on. */
 void map_begin_sources(emit *e, const map *m, em_values *v) {
     for (int i = 0; i < m->runs->n; i++) {
         const map_source *s = &m->runs->source[i];
+        if (!m->runs->is_read[s->inst]) continue;
         const ir_dtype t = e->k->inst[s->inst].dtype;
         const bool is_branch = s->is_there && !m->runs->is_all_there;
         if (!s->at) {
@@ -319,16 +383,33 @@ void map_begin_sources(emit *e, const map *m, em_values *v) {
         }
         v->at[s->inst] = x;
     }
+    for (int i = 0; i < e->k->n_insts; i++) { /* an inner one before those that read it */
+        const map_choice *c = m->runs->is_read[i] ? choice_of(m->runs, i) : NULL;
+        if (c && c->side) v->at[i] = em_value(e, v, e->k->inst[i].in[c->side]);
+    }
 }
 
-/* Columns begin..end of a run, whose sources all go on by one element. */
-static void emit_run(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end) {
+/* Where sources are in a run. */
+static void find_all(run *r, map *m) {
+    const int lanes = r->e->lanes;
+    r->e->lanes = 1;
+    for (int i = 0; i < m->runs->n; i++) {
+        const int inst = m->runs->source[i].inst;
+        m->runs->source[i] = find(r, inst);
+        m->runs->source[i].inst = inst;
+    }
+    r->e->lanes = lanes;
+}
+
+/* Columns begin..end of a run, whose sources all go on by one element; choices are decided. */
+static void emit_decided(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end) {
     map_runs *r = m->runs;
     const bool has_stream = m->has_stream;
     const int unroll = m->unroll;
     LLVMValueRef all = NULL;
     for (int i = 0; i < r->n; i++)
-        if (r->source[i].is_there) all = all ? em_and(e, all, r->source[i].is_there) : r->source[i].is_there;
+        if (r->is_read[r->source[i].inst] && r->source[i].is_there)
+            all = all ? em_and(e, all, r->source[i].is_there) : r->source[i].is_there;
     em_branch b = {0};
     if (all) b = em_if(e, all);
     r->is_all_there = true;
@@ -342,6 +423,36 @@ static void emit_run(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end) {
     m->has_stream = has_stream;
     m->unroll = unroll;
     em_endif(e, &b);
+}
+
+/* The same for what choices are still to be decided. Conditions are known already. */
+static void emit_run(emit *e, map *m, run *r, LLVMValueRef begin, LLVMValueRef end) {
+    map_runs *runs = m->runs;
+    map_choice before[MAP_CHOICES];
+    map_source source[MAP_SOURCES];
+    const int n_known = r->n_known;
+    memcpy(before, runs->choice, sizeof before);
+    memcpy(source, runs->source, sizeof source);
+    map_choice *c = next_choice(r->a, runs);
+    if (c) {
+        const int condition = r->a->k->inst[c->inst].in[0];
+        em_branch b = em_if(e, r->v.at[condition]);
+        c->side = 1;
+        know(r, condition);
+        emit_run(e, m, r, begin, end);
+        r->n_known = n_known;
+        em_else(e, &b);
+        c->side = 2;
+        if (n_known < KNOWN) r->known[r->n_known++] = ~condition;
+        emit_run(e, m, r, begin, end);
+        r->n_known = n_known;
+        em_endif(e, &b);
+    } else {
+        if (n_known) find_all(r, m);
+        emit_decided(e, m, begin, end);
+    }
+    memcpy(runs->source, source, sizeof source);
+    memcpy(runs->choice, before, sizeof before);
 }
 
 static void emit_element(emit *e, map *m, LLVMValueRef column) {
@@ -362,6 +473,7 @@ static LLVMValueRef begin_run(emit *e, map *m, run *r, em_loop *l, LLVMValueRef 
     m->column = l->i;
     e->lanes = 1;
     for (int i = 0; i < m->runs->n; i++) cut_source(r, m->runs->source[i].inst);
+    for (int i = 0; i < m->runs->n_choices; i++) cut_condition(r, e->k->inst[m->runs->choice[i].inst].in[0]);
     e->lanes = lanes;
     if (!r->left) return end;
     LLVMValueRef rest = em_sub(e, end, l->i);
@@ -397,21 +509,20 @@ static LLVMValueRef all_go_on(run *r, const map_runs *sources) {
     return all;
 }
 
-/* Where sources are in the row whose offsets and values are known. */
-static void find_all(emit *e, map *m, const run *of_line) {
+/* The run in the row whose offsets and values are known: where its sources are, what choices are by. */
+static run *begin_row(emit *e, map *m, const run *of_line) {
     const int lanes = e->lanes;
     run *r = FU_NEW(e->arena, run);
     *r = *of_line;
     for (int i = 0; i < e->k->n_insts; i++)
         if (m->row_scalar[i]) r->v.at[i] = m->row_scalar[i];
     m->column = r->begin;
+    find_all(r, m);
     e->lanes = 1;
-    for (int i = 0; i < m->runs->n; i++) {
-        const int inst = m->runs->source[i].inst;
-        m->runs->source[i] = find(r, inst);
-        m->runs->source[i].inst = inst;
-    }
+    for (int i = 0; i < m->runs->n_choices; i++) at(r, e->k->inst[m->runs->choice[i].inst].in[0]);
     e->lanes = lanes;
+    memcpy(m->runs->is_read, m->runs->is_needed, sizeof m->runs->is_read);
+    return r;
 }
 
 void map_emit_runs(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end) {
@@ -420,9 +531,9 @@ void map_emit_runs(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end) {
     run *r = FU_NEW(e->arena, run);
     if (m->runs->has_cuts) l = em_for(e, begin, end, em_i64s(e, 1));
     LLVMValueRef past = begin_run(e, m, r, &l, end), go_on = all_go_on(r, m->runs);
-    find_all(e, m, r);
+    r = begin_row(e, m, r);
     if (go_on) b = em_if(e, go_on);
-    emit_run(e, m, l.i, past);
+    emit_run(e, m, r, l.i, past);
     if (go_on) {
         em_else(e, &b);
         em_loop each = em_for(e, l.i, past, em_i64s(e, 1));
@@ -444,9 +555,9 @@ static void emit_rows(emit *e, map *m, run *r, LLVMValueRef y0, LLVMValueRef y1,
         if (k->buffer[b].stride[y] != 0) m->offset[b] = next[b] = em_loop_phi(e, &rows, first[b]);
     m->index[y] = rows.i;
     map_emit_row_values(e, m);
-    find_all(e, m, r);
+    r = begin_row(e, m, r);
     if (column) emit_element(e, m, column);
-    else emit_run(e, m, r->begin, past);
+    else emit_run(e, m, r, r->begin, past);
     for (int b = 0; b < k->n_buffers; b++)
         if (next[b]) em_loop_next(e, next[b], em_add(e, next[b], e->stride[b][y]));
     em_end(e, &rows);

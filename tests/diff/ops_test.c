@@ -889,6 +889,26 @@ static const struct {
      "%t = slice(%x, starts=[2], ends=[9223372036854775807], axes=[1]) %u = slice(%x, starts=[0], ends=[2], axes=[1]) "
      "%v = concat(%t, %u, axis=1) %r = add(%v, %x)",
      "T[A, ?]", SLOW | NUMBERS},
+    /* a loop for each of the values that are one behind the other: two decided by the same condition, one in another one
+     * that a row decides, lengths baked, too many of them */
+    {IR_OP_CONCAT, "%x: T[A, B], %y: T[A, C], %z: T[A, D]",
+     "%a = add(%x, %x) %b = maximum(%y, %y) %p = concat(%a, %b, %z, axis=1) %m = minimum(%z, %z) %s = concat(%b, %a, "
+     "%m, "
+     "axis=1) %u = concat(%x, %y, %m, axis=1) %r = add(%p, %u)",
+     "T[A, B+C+D], T[A, B+C+D]", SLOW | NUMBERS},
+    {IR_OP_CONCAT, "%x: T[A, B], %y: T[C, B]",
+     "%a = add(%x, %x) %p = pad(%a, pads=[0, 2, 1, 1], value=1) %b = mul(%y, %y) %q = pad(%b, pads=[0, 1, 0, 2]) "
+     "%r = concat(%p, %q, axis=0)",
+     "T[A+C+1, B+3]", SLOW | NUMBERS},
+    {IR_OP_CONCAT, "%x: T[A, B, 40], %y: T[B, 20]",
+     "%a, %b = split(%x, axis=2, sizes=[20, 20]) %c = mul(%a, %y) %d = add(%b, %y) %e = add(%a, %y) %f = mul(%b, %y) "
+     "%g = add(%c, %d) %h = maximum(%e, %f) %r = concat(%g, %h, axis=2)",
+     "T[A, B, 40]", SLOW | NUMBERS},
+    {IR_OP_CONCAT, "%x: T[A, B], %y: T[A, B]",
+     "%a = add(%x, %y) %b = maximum(%x, %y) %c = minimum(%x, %y) %p = concat(%a, %b, %c, %a, %x, %b, %c, %a, %b, "
+     "axis=1) "
+     "%q = concat(%a, %y, %x, %b, %c, axis=1) %t = pad(%q, pads=[0, B, 0, 3*B], value=1) %r = maximum(%p, %t)",
+     "T[A, 9*B]", SLOW | NUMBERS},
     {IR_OP_CONCAT, "%x: T[A, B], %y: T[A, C]", "%r = concat(%x, %y, axis=1)", "T[A, B+C]", 0},
     {IR_OP_CONCAT, "%x: T[A, B], %y: T[C, B], %z: T[D, B]", "%r = concat(%x, %y, %z, axis=0)", "T[A+C+D, B]", 0},
     {IR_OP_CONCAT, "%x: T[A, B]", "%t = transpose(%x) %r = concat(%t, %t, %t, %t, %t, %t, %t, %t, %t, %t, axis=-1)",
