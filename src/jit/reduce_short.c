@@ -19,6 +19,11 @@ enum { BLOCK = 16, WORK_MAX = 320, STACK_MAX = 9 * 1024 };
  * time, one core with AVX-512: 3 elements 0.17, 5 0.32, 8 0.45, 12 0.75, 16 1.24 of the time; v3 0.31, 0.49, 0.83,
  * 1.14.) */
 enum { WIDE_MASKED = 12, WIDE = 8 };
+/* Most halves, which are wider in registers than in memory, so that a row at a time is moved at less cost; of rows with
+ * functions, and without. (Rows of bf16 by their norms, over a row at a time, one core with AVX-512: 3 elements 0.47, 5
+ * 0.63, 8 0.78, 12 0.82, 16 1.09; softmax 0.40, 0.47, 0.59, 0.64, 0.84, 24 elements 0.80, 32 1.05; v3, which stores them
+ * one by one: norms 3 elements 0.39, 5 0.67, 8 1.38, softmax 0.36, 0.57, 1.07.) */
+enum { HALVES_COSTLY = 24, HALVES_MASKED = 12, HALVES = 5 };
 
 typedef struct short_rows {
     red *r;
@@ -56,8 +61,8 @@ static bool has_spread(const red *r) {
 
 static bool is_transposed(const red *r, int b) {
     const ir_kbuffer *x = &r->k->buffer[b];
-    return r->e->level->has_mask && ir_dtypes[x->dtype].bytes == 4 && x->stride[r->last] == 1 &&
-           x->stride[r->n_p - 1] != 1 && x->stride[r->n_p - 1] != 0 && !is_spread(r, b);
+    return r->e->level->has_mask && (ir_dtypes[x->dtype].bytes == 4 || ir_is_half(x->dtype)) &&
+           x->stride[r->last] == 1 && x->stride[r->n_p - 1] != 1 && x->stride[r->n_p - 1] != 0 && !is_spread(r, b);
 }
 
 static bool is_costly(const ir_kinst *in) { return in->op < IR_OP_COUNT && ir_ops[in->op].flags & IR_COSTLY; }
@@ -83,7 +88,7 @@ static bool has_array(const red *r, int inst) {
 bool red_is_short(const red *r) {
     const ir_kernel *k = r->k;
     int64_t n = 0, work = 0, bytes = 0;
-    bool any_costly = false;
+    bool any_costly = false, has_halves = false;
     if (r->v >= 0 || r->n_p == 0 || r->r0 != r->last || !red_constant(r->e->size[r->last], &n)) return false;
     if (n < 2 || r->has_access) return false;
     for (int i = 0; i < k->n_insts; i++) {
@@ -92,12 +97,15 @@ bool red_is_short(const red *r) {
         bool is_row = in->op == IR_K_STORE ? !r->is_element_store[i] : red_is_row(r, i);
         bool is_scattered = is_memory && k->buffer[in->index].stride[r->n_p - 1] != 1 && !is_spread(r, in->index);
         const int bytes_each = ir_dtypes[in->dtype].bytes, most_wide = r->e->level->has_mask ? WIDE_MASKED : WIDE;
-        if (is_scattered && (bytes_each < 4 || (!is_row && bytes_each > 4 && n > most_wide))) return false;
+        if (is_scattered && bytes_each < 4 && !ir_is_half(in->dtype)) return false;
+        if (is_scattered && !is_row && bytes_each > 4 && n > most_wide) return false;
+        has_halves |= is_scattered && ir_is_half(in->dtype);
         if (is_row) continue;
         any_costly |= is_costly(in);
         work += ir_dtypes[in->dtype].bytes > 4 ? 3 : 1; /* two registers for each element, which are spilled sooner */
         if (has_array(r, i)) bytes += n * r->e->level->lanes * ir_dtypes[in->dtype].bytes;
     }
+    if (has_halves && n > (!r->e->level->has_mask ? HALVES : any_costly ? HALVES_COSTLY : HALVES_MASKED)) return false;
     bytes += (n + BLOCK - 1) / BLOCK * BLOCK * BLOCK * 4; /* the stage */
     return any_costly ? bytes <= STACK_MAX : n <= 2 * r->e->level->lanes && work * n <= WORK_MAX;
 }
@@ -182,6 +190,7 @@ static void copy_rows(short_rows *s, int b, bool to_stage) {
     emit *e = s->r->e;
     ir_dtype t = e->k->buffer[b].dtype;
     LLVMTypeRef type = em_memory_type(e, t);
+    const unsigned align = ir_dtypes[t].bytes;
     em_loop l = em_for(e, em_i64s(e, 0), s->count, em_i64s(e, 1));
     LLVMValueRef in_buffer = em_gep(e, e->base[b], type, em_mul(e, l.i, e->stride[b][s->dim]));
     LLVMValueRef in_stage = em_gep(e, s->stage, type, em_mul(e, l.i, em_i64s(e, s->padded)));
@@ -189,8 +198,8 @@ static void copy_rows(short_rows *s, int b, bool to_stage) {
         LLVMValueRef there = em_gep(e, in_buffer, type, em_i64s(e, first));
         LLVMValueRef here = em_gep(e, in_stage, type, em_i64s(e, first));
         LLVMValueRef mask = part_mask(s, first);
-        if (to_stage) em_store_ptr(e, t, em_load_ptr(e, t, there, mask, 4), here, NULL, 4);
-        else em_store_ptr(e, t, em_load_ptr(e, t, here, NULL, 4), there, mask, 4);
+        if (to_stage) em_store_ptr(e, t, em_load_ptr(e, t, there, mask, align), here, NULL, align);
+        else em_store_ptr(e, t, em_load_ptr(e, t, here, NULL, align), there, mask, align);
     }
     em_end(e, &l);
 }
@@ -216,7 +225,7 @@ static void load_transposed(short_rows *s, int b, LLVMValueRef *out) {
     for (int first = 0; first < s->n; first += BLOCK) {
         LLVMValueRef at = em_gep(e, base, em_memory_type(e, t), em_i64s(e, first)), mask = part_mask(s, first);
         for (int l = 0; l < BLOCK; l++) {
-            in[l] = em_load_ptr(e, t, at, mask, 4);
+            in[l] = em_load_ptr(e, t, at, mask, ir_dtypes[t].bytes);
             at = em_gep(e, at, em_memory_type(e, t), stride);
         }
         transpose(e, in, out + first);
@@ -232,7 +241,7 @@ static void store_transposed(short_rows *s, int b, LLVMValueRef *value) {
         LLVMValueRef at = em_gep(e, base, em_memory_type(e, t), em_i64s(e, first)), mask = part_mask(s, first);
         transpose(e, value + first, out);
         for (int l = 0; l < BLOCK; l++) {
-            em_store_ptr(e, t, out[l], at, mask, 4);
+            em_store_ptr(e, t, out[l], at, mask, ir_dtypes[t].bytes);
             at = em_gep(e, at, em_memory_type(e, t), stride);
         }
     }

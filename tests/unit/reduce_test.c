@@ -725,12 +725,19 @@ Test(row, short_rows) {
         "%0 = load.i32 #0\n%1 = cast.i64 %0\n%2 = reduce_sum.i64 %1\n%3 = store.i64 #1 %2\n%4 = reduce_min.i32 %0\n"
         "%5 = store.i32 #2 %4\n%6 = index.i64 #1\n%7 = index.i64 #2\n%8 = mul.i64 %6 %7\n%9 = reduce_max.i64 %8\n"
         "%10 = store.i64 #3 %9\n";
+    static const char halves[] =
+        "row\ndim p ?\ndim r ?\nbuffer in bf16 ? 1\nbuffer in f16 1 ?\nbuffer out bf16 ? 1\nbuffer out f16 ? 1\n"
+        "buffer out f16 1 ?\nbuffer out bf16 1 0\n"
+        "%0 = load.bf16 #0\n%1 = load.f16 #1\n%2 = cast.f32 %0\n%3 = cast.f32 %1\n%4 = mul.f32 %2 %3\n"
+        "%5 = reduce_max.f32 %4\n%6 = sub.f32 %4 %5\n%7 = cast.bf16 %6\n%8 = store.bf16 #2 %7\n%9 = cast.f16 %4\n"
+        "%10 = store.f16 #3 %9\n%11 = store.f16 #4 %9\n%12 = cast.bf16 %5\n%13 = store.bf16 #5 %12\n";
     static const int64_t length[] = {2, 3, 5, 8, 10, 16, 17, 24, 32, 33}, rows[] = {1, 4, 15, 16, 17, 35, 0};
     static const int flags[] = {BAKE, BAKE | SPECIAL | AT_BEGIN, BAKE | STRETCH, BAKE | STRETCH | AT_BEGIN};
     for (int l = 0; l < 10; l++)
         for (int q = 0; q < 7; q++) {
             int64_t size[4] = {rows[q], length[l]}, three[4] = {3, rows[q], length[l]};
             check(cheap, size, flags[(l + q) % 4] & ~SPECIAL, l % 2 ? 100 : 17);
+            check(halves, size, flags[(l + q) % 4], l % 2 ? 100 : 17);
             check(norm, size, flags[(l + q + 1) % 4], l % 3 ? 100 : 16);
             check(sum_f32, size, flags[(l + q + 2) % 4], 100);
             check(integers, three, flags[(l + q + 3) % 4], q % 3 ? 100 : 13);
