@@ -525,7 +525,8 @@ static void measure(emit *e, map *m) {
                                                                                                                    : 2;
     if (m->number >= 0) m->unroll = EM_RANDOM_MAX;
     m->turns = turns_of(e, m);
-    if (m->turns > 1 && bytes == 1 && e->lanes > lanes_of_turns(m->turns)) e->lanes = m->lanes = lanes_of_turns(m->turns);
+    if (m->turns > 1 && bytes == 1 && e->lanes > lanes_of_turns(m->turns))
+        e->lanes = m->lanes = lanes_of_turns(m->turns);
     m->is_straight = k->slide.n == 0 && m->turns == 1 && can_be_straight(e, m);
 }
 
