@@ -63,6 +63,9 @@ static bool is_a_in_place(const contraction *c) {
     if (c->kk % ir_dots[ir_kernel_contract_dot(c->k)].step) return false;
     if (c->column[0] > c->element[0]) return ir_times(c->column[0], c->kc) <= l1;
     int64_t off = c->row[0] % way, apart = off < way - off ? off : way - off, mr = c->k->tile.mr;
+    /* The rows of a tile share lines, or are in adjacent ones. (f32, 16 rows, in place over packed: 10,000 x 3 by 3 x 3
+     * 0.33, 10,000 x 4 by 4 x 16 0.37, 10,000 x 8 by 8 x 8 0.45.) */
+    if (ir_times(c->row[0], mr) <= way) return true;
     if (ir_dot_is_tile(ir_kernel_contract_dot(c->k)) && c->np > FEW_TILE_COLUMNS) ways /= 3;
     const bool is_one_set = apart < 64;
     int64_t rows_a_set = is_one_set ? mr : ir_ceil_div(ir_times(mr, apart), way);
