@@ -4,8 +4,8 @@
  *
  *   each operand    sizes of 1 dropped; a subscript that it has twice: its diagonal; one that is nowhere else: summed
  *   a product       a matmul of [batch.., m, k] and [batch.., k, n], where each of m, n and k is one dim of both as
- *                   they lie; else an einsum of two, which is a kernel (plan_einsum.c); without a k, element by
- *                   element; of floats without an m or n a sum of products element by element, but small matrices of
+ *                   they lie; else an einsum of two, which is a kernel (plan_einsum.c); without a k, or of a matrix of
+ *                   a few elements, element by element; of floats without an m or n a sum of products element by element, but small matrices of
  *                   many batches (a matmul)
  *   at the end      the axes in the result's order, sizes of 1 put in, one conversion
  *
@@ -342,6 +342,56 @@ static term multiply_and_sum(const einsum *v, const term *large, const term *sma
     return y;
 }
 
+/* Places of the labels together; -1: it is not known by the text. */
+static int64_t known_places(const einsum *v, const list *of) {
+    int64_t all = 1, size;
+    for (unsigned i = 0; i < of->n; i++) {
+        if (!ir_size_is_const(v->s, v->size[of->at[i]], &size)) return -1;
+        if (size > INT32_MAX || (all *= size) > INT32_MAX) return INT32_MAX;
+    }
+    return all;
+}
+
+/* A matrix of a few elements and many rows (as pass_expand_matvec.c has it for matmuls). */
+static bool is_few(const einsum *v, const list *k, const list *m, const list *n) {
+    const int64_t of_k = known_places(v, k), of_m = known_places(v, m), of_n = known_places(v, n);
+    return ir_is_float(v->t) && k->n == 1 &&
+           (ir_is_few_by_many(of_k, of_m, of_n) || ir_is_few_by_many(of_k, of_n, of_m));
+}
+
+/* x where `label` is i: without it. */
+static term part_at(const einsum *v, term x, unsigned label, int64_t i) {
+    ir_size start = ir_size_const(v->s, i), end = ir_size_const(v->s, i + 1), step = ir_size_const(v->s, 1),
+            dim[IR_MAX_RANK];
+    unsigned at = 0;
+    while (x.label[at] != label) at++;
+    ir_size axis = ir_size_const(v->s, at);
+    const ir_attr attr[4] = {ir_list_attr(&start, 1), ir_list_attr(&end, 1), ir_list_attr(&step, 1),
+                             ir_list_attr(&axis, 1)}; /* ORDER attrs_SLICE: starts, ends, steps, axes */
+    memcpy(dim, ir_at(v->g, x.id)->dim, sizeof dim);
+    memmove(&dim[at], &dim[at + 1], (x.rank - at - 1) * sizeof *dim);
+    memmove(&x.label[at], &x.label[at + 1], x.rank - at - 1);
+    x.rank--;
+    const ir_id part = ir_expand_op(v->c, IR_OP_SLICE, 1, &x.id, attr, 4, 0);
+    x.id = part ? reshape(v, part, dim, x.rank) : 0;
+    return x;
+}
+
+/* y: its labels. */
+static term sum_of_products(const einsum *v, term a, term b, unsigned label, term y) {
+    const int64_t count = known_places(v, &(list){1, {(uint8_t)label}});
+    y.id = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const term x = part_at(v, a, label, i), w = part_at(v, b, label, i);
+        if (!x.id || !w.id) return (term){.id = 0};
+        const ir_id left = spread(v, x, &y), right = spread(v, w, &y);
+        const ir_id each = left && right ? binary(v, IR_OP_MUL, left, right) : 0;
+        y.id = i && each ? binary(v, IR_OP_ADD, y.id, each) : each;
+        if (!y.id) break;
+    }
+    return y;
+}
+
 /* Have the labels 2 to IR_SMALL_MATRIX places together, by the text? */
 static bool are_small(const einsum *v, const list *of) {
     int64_t all = 1, size;
@@ -373,6 +423,7 @@ static term multiply(const einsum *v, term a, term b, ir_labels kept, const term
         return y;
     }
     list k = in_order_of(&a, summed), other = in_order_of(&b, summed);
+    if (is_few(v, &k, &m, &n)) return sum_of_products(v, a, b, k.at[0], want ? *want : y);
     const product whole = {a, b, batch, m, n, {k, other}};
     if (ir_is_float(v->t) && (!m.n || !n.n)) {
         const term *matrix = m.n ? &a : &b;

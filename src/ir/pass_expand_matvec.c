@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* pass_expand_matvec.c: products of a matrix and a vector, and of two vectors: matmul where m, n or k is 1 by the
- * program's text.
+/* pass_expand_matvec.c: products of a matrix and a vector, of two vectors, and of many rows and a matrix of a few
+ * elements: matmul where m, n or k is 1, or k and m or n are few, by the program's text.
  *
  *   m or n is 1: the matrix times the vector, stretched along its other dim, summed along k: a reduction, which reads
  *   the matrix once as it lies and as fast as memory gives it, whichever of its dims is contiguous. A contraction's
  *   register tile would have one row or one column, and fill its vectors only where operand 1 is contiguous along n.
  *   The vectors of many batches by one matrix are the rows of a product of matrices, which reads that once.
  *   k is 1: an element-wise product.
+ *   k and m, or k and n, are 2 to 4 (points that are turned, colours): the sum of k element-wise products. Its vectors
+ *   are full of rows, where a register tile has a few columns. (f32, one core with AVX-512, over the contraction, whose
+ *   operand 0 is read where it lies: 10,000 x 3 by 3 x 3 0.30; v3 0.13, 100,000 x 4 by 4 x 4 0.31.)
  *
  * Integers of 8 bits have instructions of their own in contractions, other integers are rare: for those only k = 1 is
  * taken. A row times a matrix that is `const` is a contraction on a CPU: packed once, the matrix is one stream from
@@ -109,6 +112,22 @@ static int stack_of(const ir_graph *g, const ir_node *n) {
     return -1;
 }
 
+bool ir_is_few_by_many(int64_t k, int64_t few, int64_t many) {
+    enum { FEW = 4, MANY = IR_BAKE_MAX + 1 }; /* of fewer a contraction is direct */
+    return k >= 2 && k <= FEW && few >= 2 && few <= FEW && (many < 0 || many >= MANY);
+}
+
+/* Many rows, or columns, and a matrix of a few elements: a sum of products, for floats. */
+static bool is_few(const ir_graph *g, const ir_node *n) {
+    int64_t size[2], k, other;
+    if (!ir_is_float(ir_at(g, n->in[0])->dtype) || !ir_size_is_const(g->sizes, size_of(g, n, 0, true), &k) ||
+        !ir_size_is_const(g->sizes, size_of(g, n, 1, true), &other) || other != k)
+        return false;
+    for (int i = 0; i < 2; i++)
+        if (!ir_size_is_const(g->sizes, size_of(g, n, i, false), &size[i])) size[i] = -1;
+    return ir_is_few_by_many(k, size[0], size[1]) || ir_is_few_by_many(k, size[1], size[0]);
+}
+
 /* The better of the two sums, for floats. */
 static bool is_sum(const ir_graph *g, const ir_node *n) {
     return ir_is_float(ir_at(g, n->in[0])->dtype) && !is_small_row(g, n, IR_BAKE_MAX) && !is_small_column(g, n) &&
@@ -116,7 +135,8 @@ static bool is_sum(const ir_graph *g, const ir_node *n) {
 }
 
 bool ir_expands_matvec(const ir_graph *g, const ir_node *n) {
-    return n->op == IR_OP_MATMUL && (is_outer(g, n) || is_sum(g, n) || stack_of(g, n) >= 0 || !ir_is_contraction(g, n));
+    return n->op == IR_OP_MATMUL &&
+           (is_outer(g, n) || is_sum(g, n) || is_few(g, n) || stack_of(g, n) >= 0 || !ir_is_contraction(g, n));
 }
 
 static ir_id with_list(const matvec *v, ir_op op, ir_id x, int64_t *at, unsigned n) {
@@ -145,6 +165,31 @@ static ir_id vector(const matvec *v, int i, bool k_is_last) {
     if (v->rank[i] == 1) return k_is_last ? v->operand[i] : with_axis(v, v->operand[i], -1);
     const bool is_last = i == 0 ? !v->flip[0] : v->flip[1];
     return is_last == k_is_last ? v->operand[i] : swapped(v, v->operand[i]);
+}
+
+/* Of operand i, what it has at k: a column of operand 0, a row of operand 1. */
+static ir_id part_at(const matvec *v, int i, int64_t k) {
+    ir_sizes *sizes = v->c->rw->to->sizes;
+    const bool is_last = i == 0 ? !v->flip[0] : v->flip[1];
+    ir_size start = ir_size_const(sizes, k), end = ir_size_const(sizes, k + 1), step = ir_size_const(sizes, 1),
+            axis = ir_size_const(sizes, (int64_t)v->rank[i] - (is_last ? 1 : 2));
+    const ir_attr attr[4] = {ir_list_attr(&start, 1), ir_list_attr(&end, 1), ir_list_attr(&step, 1),
+                             ir_list_attr(&axis, 1)}; /* ORDER attrs_SLICE: starts, ends, steps, axes */
+    const ir_id x = ir_expand_op(v->c, IR_OP_SLICE, 1, &v->operand[i], attr, 4, 0);
+    return x && v->flip[i] ? swapped(v, x) : x;
+}
+
+static ir_id sum_of_products(const matvec *v, const ir_node *n) {
+    const ir_graph *g = v->c->rw->to;
+    int64_t count = 0;
+    ir_id y = 0;
+    if (!ir_size_is_const(g->sizes, size_of(g, n, 0, true), &count)) return 0;
+    for (int64_t k = 0; k < count; k++) {
+        const ir_id x = product(v, part_at(v, 0, k), part_at(v, 1, k));
+        y = !x ? 0 : k ? ir_expand_op(v->c, IR_OP_ADD, 2, (ir_id[]){y, x}, NULL, 0, 0) : x;
+        if (!y) return 0;
+    }
+    return y;
 }
 
 static ir_id sum_along(const matvec *v, ir_id x, int64_t axis) {
@@ -197,7 +242,9 @@ ir_id ir_expand_matvec(const ir_expand *c, const ir_node *n) {
         v.flip[i] = v.rank[i] > 1 && flips(n, i);
     }
     ir_id y;
-    if (!outer && !is_sum(g, n)) {
+    if (is_few(g, n)) {
+        y = sum_of_products(&v, n);
+    } else if (!outer && !is_sum(g, n)) {
         y = plain_product(c, n);
     } else if (outer) {
         y = product(&v, v.flip[0] ? swapped(&v, v.operand[0]) : v.operand[0],

@@ -105,10 +105,11 @@ static int pixels_dim(const builder *b, int last) {
     for (uint32_t i = 0; i < b->accesses.n; i++) {
         const access *a = &b->accesses.at[i];
         int64_t along = 0;
-        if (!ir_size_is_const(sz, a->stride[last], &n) || !ir_size_is_const(sz, a->stride[d], &along) || n < -1 ||
-            n > 1 || along < -MOST || along > MOST || (a->is_output && (n != 1 || along != few)))
+        const bool is_near = ir_size_is_const(sz, a->stride[last], &n) && n >= -1 && n <= 1;
+        if (!ir_size_is_const(sz, a->stride[d], &along) || (!is_near && along != 0) || along < -MOST || along > MOST ||
+            (a->is_output && (n != 1 || along != few)))
             return -1;
-        is_group &= (n == 1 && along == few) || along == 0;
+        is_group &= is_near && ((n == 1 && along == few) || along == 0);
     }
     const bool is_short = ir_size_is_const(sz, b->dim[d], &n) && n < GROUPED_ROWS;
     return is_group && !is_short ? -1 : d; /* a group: columns_of_groups */

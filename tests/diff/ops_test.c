@@ -676,6 +676,11 @@ static void contraction_of(const ir_op_info *op, ir_dtype t, ir_dtype t2) {
         {"[2, D, B, 1]", "[C, B]", ", transpose_a=true, transpose_b=true", "[2, D, 1, C]"},
         {"[D, A, 1]", "[1, C]", "", "[D, A, C]"},
         {"[1, A]", "[2, C, 1]", ", transpose_a=true, transpose_b=true", "[2, A, C]"},
+        /* a matrix of a few elements and many rows or columns: element by element */
+        {"[A, 3]", "[3, 2]", "", "[A, 2]"},
+        {"[D, A, 4]", "[D, 3, 4]", ", transpose_b=true", "[D, A, 3]"},
+        {"[4, 2]", "[D, A, 4]", ", transpose_a=true, transpose_b=true", "[D, 2, A]"},
+        {"[2, D, 70, 2]", "[2, 4]", "", "[2, D, 70, 4]"},
         /* all known: the direct form where the type is that of the accumulators */
         {"[D, 13, 24]", "[D, 24, 21]", "", "[D, 13, 21]"},
         {"[3, D, 30, 9]", "[3, D, 30, 64]", ", transpose_a=true", "[3, D, 9, 64]"},
@@ -1218,6 +1223,8 @@ static void subscripts(ir_dtype t) {
         {"bij,bi->jb", "[A, 4, 12]", "[A, 4]", NULL, "[12, A]"},
         {"abk,abjhk->jabh", "[A, 2, 4]", "[A, 2, 2, 3, 4]", NULL, "[2, A, 2, 3]"},
         {"bjk,bikj->bi", "[C, 2, 2]", "[C, 3, 2, 2]", NULL, "[C, 3]"},
+        {"nij,kj->ink", "[B, A, 3]", "[2, 3]", NULL, "[A, B, 2]"}, /* many rows by a matrix of a few elements */
+        {"bij,bjk->kbi", "[C, 4, 2]", "[C, 2, A]", NULL, "[A, C, 4]"},
         {"ii", "[A, A]", NULL, NULL, ""},
         {"kij->ji", "[C, A, B]", NULL, NULL, "[B, A]"},
     };

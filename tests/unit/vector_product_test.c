@@ -50,3 +50,18 @@ Test(vector_product, small_matrices_times_columns_are_direct) {
     cr_expect(k->kind == IR_KERNEL_CONTRACT && k->is_direct);
     cr_expect_eq(kernel_of("B, 16, 16", "B, 16, 1", "", "B, 16, 1")->kind, IR_KERNEL_REDUCE);
 }
+
+/* A register tile would have few columns: vectors are full of rows. */
+Test(vector_product, many_rows_by_few_elements_are_maps) {
+    cr_expect_eq(kernel_of("N, 3", "3, 3", "", "N, 3")->kind, IR_KERNEL_MAP);
+    cr_expect_eq(kernel_of("B, 65, 4", "B, 2, 4", ", transpose_b=true", "B, 65, 2")->kind, IR_KERNEL_MAP);
+    cr_expect_eq(kernel_of("2, 3", "B, 3, N", "", "B, 2, N")->kind, IR_KERNEL_MAP);
+    cr_expect_eq(kernel_of("N, 3", "3, 5", "", "N, 5")->kind, IR_KERNEL_CONTRACT);
+    cr_expect_eq(kernel_of("N, 5", "5, 3", "", "N, 3")->kind, IR_KERNEL_CONTRACT);
+    cr_expect_eq(kernel_of("B, 4, 4", "B, 4, 4", "", "B, 4, 4")->kind, IR_KERNEL_CONTRACT);
+    cr_expect_eq(kernel_of("64, 3", "3, 3", "", "64, 3")->kind, IR_KERNEL_CONTRACT);
+    const ir_plan *p = plan_text("func @f(%x: f32[H, W, 3], %w: f32[3, 3]) -> f32[H, W, 3] "
+                                 "{ %y = einsum(\"hwc,dc->hwd\", %x, %w) return %y }",
+                                 &(ir_plan_options){.level = IR_LEVEL_V4});
+    cr_expect(p->steps.n == 1 && p->steps.at[0].kernel->kind == IR_KERNEL_MAP);
+}
