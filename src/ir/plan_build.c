@@ -215,21 +215,20 @@ static fusor_status build_kernel(planner *p, int c) {
         else b.dim[b.space++] = x->dim[flip ? x->rank - 2 : x->rank - 1];
         ir_target target = {p->options->level, p->options->features};
         ir_dtype y = ir_at(p->g, n->in[1])->dtype, acc = ir_contract_acc(x->dtype, y, n->dtype);
-        ir_dot dot = ir_contract_dot(target, x->dtype, y, acc);
         int64_t rows = -1, columns = -1, size[3];
         if (n->op == IR_OP_MATMUL) {
             ir_size_is_const(p->g->sizes, cl->dim[cl->rank - 1], &columns);
             if (x->rank > 1) ir_size_is_const(p->g->sizes, cl->dim[cl->rank - 2], &rows);
             matmul_sizes(&b, n, size);
         } else plan_einsum_sizes(&b, n, size);
-        const bool pays = ir_dot_pays(dot, size[0], size[1], size[2]);
-        if (!pays) dot = IR_DOT_NONE;
+        target = ir_contract_target(target, x->dtype, y, acc, size[0], size[1], size[2]);
+        const ir_dot dot = ir_contract_dot(target, x->dtype, y, acc);
         b.k->tile =
             dot ? ir_dot_tile(target.level, dot, rows, columns) : ir_contract_tile_of(target.level, acc, rows, columns);
         if (n->op == IR_OP_MATMUL && !ir_dot_is_tile(dot) &&
             (x->rank == 1 || ir_size_is(p->g->sizes, x->dim[flip ? x->rank - 1 : x->rank - 2], 1)))
             b.k->tile = ir_contract_row_tile(target.level, acc, b.k->tile);
-        b.k->features = pays ? ir_contract_features(target, x->dtype, y, acc) : 0;
+        b.k->features = ir_contract_features(target, x->dtype, y, acc);
     }
     if (cl->kind == CLUSTER_WINDOW) plan_window_space(&b, ir_at(p->g, cl->anchor));
     int8_t *tail = cl->band_rows ? tail_space(&b) : NULL;

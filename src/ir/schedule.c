@@ -150,15 +150,33 @@ ir_features ir_window_features(ir_target target, ir_dtype w, ir_dtype x, ir_dtyp
     return ir_window_dot(target, w, x, acc) == IR_DOT_I8 ? target.features & (IR_FEATURE_VNNI | IR_FEATURE_AVXVNNI) : 0;
 }
 
-/* Of f16 that are cut, a step is sixteen products of tiles, and panels have twice the words. (Sapphire Rapids, one
- * core, f16 results, tiles over fma, operand 1 packed before / packed by the call: 8 x 1024 x 1024 1.03 / 1.5, 16 x 256
- * x 256 0.56 / 1.01, 1024 x 8 x 1024 1.7 / 1.8, 64 x 16 x 64 1.08 / 1.18, 64 x 24 x 64 0.86 / 0.86, 16 cubed 2.2 / 2.5,
- * 32 cubed 0.8 / 1.1, 256 cubed 0.33.) */
-bool ir_dot_pays(ir_dot dot, int64_t m, int64_t n, int64_t k) {
-    enum { FEW = 16, FEW_PRODUCTS = 32 * 32 * 32 };
-    if (dot != IR_DOT_TILE_CUT) return true;
-    if ((m >= 0 && m < FEW) || (k >= 0 && k <= FEW)) return false;
-    return m < 0 || n < 0 || k < 0 || ir_times(ir_times(m, n), k) >= FEW_PRODUCTS;
+/* Small products are made faster without what has to be packed for (one core with AMX, microseconds). Tiles of bf16
+ * over fma: 8 cubed 0.65 and 0.48, 16 cubed 0.84 and 0.49, 24 cubed 1.01 and 0.84 (in batches 0.35 and 0.52), 32
+ * cubed 0.98 and 1.20; pairs of them 0.54, 0.78, 1.30, 1.27. Tiles of bytes over VNNI: 16 cubed 0.73 and 0.44, 32
+ * cubed 0.81 and 0.57, 64 cubed 0.97 and 1.56; of few products along k, 1000 x 16 by 16 x 16 5.7 and 2.0, 1000 x 4 by
+ * 4 x 64 10 and 6.2. Of f16 that are cut, a step is sixteen products of tiles, and panels have twice the words: f16
+ * results, tiles over fma, operand 1 packed before / packed by the call: 8 x 1024 x 1024 1.03 / 1.5, 16 x 256 x 256
+ * 0.56 / 1.01, 1024 x 8 x 1024 1.7 / 1.8, 64 x 16 x 64 1.08 / 1.18, 64 x 24 x 64 0.86 / 0.86, 16 cubed 2.2 / 2.5, 32
+ * cubed 0.8 / 1.1, 256 cubed 0.33. */
+static bool pays(ir_dot dot, int64_t m, int64_t n, int64_t k) {
+    enum { FEW = 16, FEW_PAIRS = 16 * 16 * 16, FEW_BYTES = 48 * 48 * 48, FEW_CUT = 32 * 32 * 32 };
+    const int64_t products = m < 0 || n < 0 || k < 0 ? INT64_MAX : ir_times(ir_times(m, n), k);
+    switch (dot) {
+    case IR_DOT_BF16:
+    case IR_DOT_TILE_BF16: return products > FEW_PAIRS;
+    case IR_DOT_TILE_I8: return products >= FEW_BYTES && (k < 0 || k > FEW);
+    case IR_DOT_TILE_CUT: return (m < 0 || m >= FEW) && (k < 0 || k > FEW) && products >= FEW_CUT;
+    default: return true;
+    }
+}
+
+ir_target ir_contract_target(ir_target target, ir_dtype a, ir_dtype b, ir_dtype acc, int64_t m, int64_t n, int64_t k) {
+    enum { TILES = IR_FEATURE_AMXINT8 | IR_FEATURE_AMXBF16 | IR_FEATURE_AMXFP16 };
+    for (;;) {
+        const ir_dot dot = ir_contract_dot(target, a, b, acc);
+        if (pays(dot, m, n, k)) return target;
+        target.features &= ~(ir_features)(ir_dot_is_tile(dot) ? TILES : IR_FEATURE_BF16);
+    }
 }
 
 /* The product of bytes (vnni) takes what an f32 product does, of as many lanes, so its tiles are those of f32. That of

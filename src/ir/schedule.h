@@ -136,8 +136,9 @@ static inline bool ir_dot_is_tile(ir_dot d) { return d >= IR_DOT_TILE_I8; }
 static inline int64_t ir_dot_words(ir_dot d, int64_t n) {
     return (n + ir_dots[d].step - 1) / ir_dots[d].step * (ir_dots[d].step / ir_dots[d].group * ir_dots[d].parts);
 }
-/* Is it worth it for m rows, n columns and k products of each? < 0: not known, many. */
-bool ir_dot_pays(ir_dot dot, int64_t m, int64_t n, int64_t k);
+/* The target without the features that a product of m rows, n columns and k products of each is slower with; < 0: not
+ * known, many. */
+ir_target ir_contract_target(ir_target target, ir_dtype a, ir_dtype b, ir_dtype acc, int64_t m, int64_t n, int64_t k);
 /* For m rows and n columns; < 0: not known. */
 ir_tile ir_dot_tile(ir_level level, ir_dot dot, int64_t m, int64_t n);
 /* Of a convolution on a CPU: weights w by x. */
