@@ -19,11 +19,12 @@ enum { BLOCK = 16, WORK_MAX = 320, STACK_MAX = 9 * 1024 };
  * time, one core with AVX-512: 3 elements 0.17, 5 0.32, 8 0.45, 12 0.75, 16 1.24 of the time; v3 0.31, 0.49, 0.83,
  * 1.14.) */
 enum { WIDE_MASKED = 12, WIDE = 8 };
-/* Most halves, which are wider in registers than in memory, so that a row at a time is moved at less cost; of rows with
- * functions, and without. (Rows of bf16 by their norms, over a row at a time, one core with AVX-512: 3 elements 0.47, 5
- * 0.63, 8 0.78, 12 0.82, 16 1.09; softmax 0.40, 0.47, 0.59, 0.64, 0.84, 24 elements 0.80, 32 1.05; v3, which stores them
- * one by one: norms 3 elements 0.39, 5 0.67, 8 1.38, softmax 0.36, 0.57, 1.07.) */
-enum { HALVES_COSTLY = 24, HALVES_MASKED = 12, HALVES = 5 };
+/* Most halves, which are wider in registers than in memory, so that a row at a time is moved at less cost; of rows
+ * with functions, and without. (Rows of bf16 by their norms, over a row at a time, one core with AVX-512: 3 elements
+ * 0.47, 5 0.63, 8 0.78, 12 0.82, 16 1.09, 24 1.23; layer_norm 16 0.48, 17 0.52; softmax 0.40, 0.47, 0.59, 0.64, 0.84,
+ * 24 elements 0.80, 32 1.05; v3, which stores them one by one: norms 3 elements 0.39, 5 0.67, 8 1.38, softmax 0.36,
+ * 0.57, 1.07.) */
+enum { HALVES_COSTLY = 24, HALVES_MASKED = 20, HALVES = 5 };
 
 typedef struct short_rows {
     red *r;
