@@ -21,6 +21,8 @@ struct chain {
 };
 
 enum { MAX_SPACE = IR_MAX_RANK + 3, MAX_TERMS = 8 };
+/* A kernel's dim of a single element that no cluster dim is. */
+enum { NO_DIM = MAX_SPACE - 1 };
 typedef struct access {
     int buffer;
     bool is_output;

@@ -172,7 +172,7 @@ static void make_places(builder *b, const int *order) {
         const access *a = &b->places.at[inst.index - PLACE];
         int sum = -1;
         for (int d = 0; d < k->n_dims; d++) {
-            ir_size s = order[d] == MAX_SPACE - 1 ? b->zero : a->stride[order[d]];
+            ir_size s = order[d] == NO_DIM ? b->zero : a->stride[order[d]];
             if (s == b->zero) continue;
             ir_kinst x;
             memset(&x, 0, sizeof x);
@@ -292,8 +292,8 @@ static int64_t turns_of(const builder *b, const int *order, int n) {
     const ir_sizes *sz = b->p->g->sizes;
     int64_t turns, apart;
     if (b->k->kind != IR_KERNEL_MAP || b->p->clusters.at[b->c].anchor || ir_level_is_gpu(b->k->level) || n < 2 ||
-        order[n - 1] == MAX_SPACE - 1 || order[n - 2] == MAX_SPACE - 1 ||
-        !ir_size_is_const(sz, b->dim[order[n - 2]], &turns) || turns < 2 || turns > MOST)
+        order[n - 1] == NO_DIM || order[n - 2] == NO_DIM || !ir_size_is_const(sz, b->dim[order[n - 2]], &turns) ||
+        turns < 2 || turns > MOST)
         return 0;
     for (uint32_t i = 0; i < b->accesses.n; i++) {
         const access *a = &b->accesses.at[i];
@@ -312,9 +312,9 @@ static int64_t columns_of_groups(const builder *b, const int *order, int n) {
     int64_t columns, rows, x, y;
     bool shares = false;
     if (b->k->kind != IR_KERNEL_MAP || b->p->clusters.at[b->c].anchor || ir_level_is_gpu(b->k->level) || n < 2 ||
-        order[n - 1] == MAX_SPACE - 1 || order[n - 2] == MAX_SPACE - 1 ||
-        !ir_size_is_const(sz, b->dim[order[n - 1]], &columns) || columns < 2 || columns >= 2 * level->lanes ||
-        columns % level->lanes == 0 || (ir_size_is_const(sz, b->dim[order[n - 2]], &rows) && rows < GROUPED_ROWS))
+        order[n - 1] == NO_DIM || order[n - 2] == NO_DIM || !ir_size_is_const(sz, b->dim[order[n - 1]], &columns) ||
+        columns < 2 || columns >= 2 * level->lanes || columns % level->lanes == 0 ||
+        (ir_size_is_const(sz, b->dim[order[n - 2]], &rows) && rows < GROUPED_ROWS))
         return 0;
     for (uint32_t i = 0; i < b->accesses.n; i++) {
         const access *a = &b->accesses.at[i];
@@ -354,140 +354,202 @@ static int rows_of_scatter(const builder *b, int axis) {
     return last;
 }
 
+/* ---- the kernel's dims ---- */
+/* They are cluster dims, at[0..n), or NO_DIM, each with its role. */
+typedef struct dim_order {
+    int at[MAX_SPACE + 1], n;
+    char role[MAX_SPACE + 1];
+} dim_order;
+
+static void put_dim(dim_order *o, int d, char role) {
+    o->at[o->n] = d;
+    o->role[o->n++] = role;
+}
+
+/* Those of the cluster dims first..past that have a bit in `mask` and more than one element. */
+static void put_dims(const builder *b, dim_order *o, int first, int past, uint32_t mask, char role) {
+    for (int d = first; d < past; d++)
+        if (mask >> d & 1 && !ir_size_is(b->p->g->sizes, b->dim[d], 1)) put_dim(o, d, role);
+}
+
+static const uint32_t ALL_DIMS = UINT32_MAX;
+
+/* Rows, columns and products of one element are dims at size 1 too. */
+static void order_contract(builder *b, const cluster *c, dim_order *o) {
+    put_dims(b, o, 0, c->rank - 2, ALL_DIMS, 'b');
+    put_dim(o, c->rank - 2, 'm');
+    put_dim(o, c->rank - 1, 'n');
+    put_dim(o, c->rank, 'k');
+}
+
+/* Queries, values, head size and keys are dims at size 1 too. */
+static void order_attention(builder *b, const cluster *c, dim_order *o) {
+    const int heads =
+        b->space == c->rank + 3 ? c->rank - 3 : c->rank - 2; /* from here on they have roles of their own */
+    put_dims(b, o, 0, heads, ALL_DIMS, 'b');
+    for (int d = heads; d < b->space; d++) put_dim(o, d, "hmnkjg"[d - (c->rank - 3)]);
+}
+
+static void order_reduce(builder *b, const cluster *c, dim_order *o) {
+    const int column = column_of(b, c);
+    const uint32_t of_column = column < 0 ? 0 : 1u << column;
+    put_dims(b, o, 0, b->space, ~c->reduced & ~of_column, 'p');
+    const int n_rows = o->n;
+    put_dims(b, o, 0, b->space, c->reduced, 'r');
+    if (o->n == n_rows)
+        put_dim(o, NO_DIM, 'r'); /* every reduced size is 1, or there is no axis: one element is reduced */
+    put_dims(b, o, 0, b->space, of_column, 'v');
+}
+
+static void order_scan(builder *b, const cluster *c, dim_order *o) {
+    const int column = column_of(b, c);
+    const uint32_t scanned = 1u << c->scanned, of_column = column < 0 ? 0 : 1u << column;
+    put_dims(b, o, 0, b->space, ~scanned & ~of_column, 'p');
+    put_dims(b, o, 0, b->space, scanned, 'r');
+    put_dims(b, o, 0, b->space, of_column, 'v');
+}
+
+/* A scatter's axis is walked in order: last but for a run of columns, which are those before them that they are one
+ * run with. */
+static void order_scatter(builder *b, int axis, dim_order *o) {
+    int run = rows_of_scatter(b, axis);
+    if (run < 0) run = b->space;
+    for (int d = run - 1; d > axis && run < b->space; d--) {
+        if (ir_size_is(b->p->g->sizes, b->dim[d], 1)) continue;
+        if (!builder_mergeable(b, d, run)) break;
+        run = d;
+    }
+    put_dims(b, o, 0, run, ~(1u << axis), 'p');
+    put_dims(b, o, axis, axis + 1, ALL_DIMS, 'p');
+    put_dims(b, o, run, b->space, ALL_DIMS, 'p');
+}
+
+/* Vectors go along the last one; with a dim of role t they are blocks of both. */
+static void order_map(builder *b, dim_order *o) {
+    const int t = transposed_dim(b);
+    int last = b->space - 1;
+    while (last > 0 && ir_size_is(b->p->g->sizes, b->dim[last], 1)) last--;
+    const int along = t >= 0 ? last : vector_dim(b, last);
+    if (t >= 0) take_run(b, last, 1u << t);
+    if (t < 0 && along == last) {
+        put_dims(b, o, 0, b->space, ALL_DIMS, 'p');
+        return;
+    }
+    put_dims(b, o, 0, b->space, ~(1u << along) & ~(t < 0 ? 0 : 1u << t), 'p');
+    if (t >= 0) put_dims(b, o, t, t + 1, ALL_DIMS, 't');
+    put_dims(b, o, along, along + 1, ALL_DIMS, 'p');
+}
+
+/* Neighbours of one role that are one run become one dim, and a batch that only operand 0 has becomes rows. */
+static void merge_dims(builder *b, const cluster *c, dim_order *o) {
+    ir_sizes *sz = b->p->g->sizes;
+    for (int d = o->n - 2; d >= 0; d--) {
+        const char role = o->role[d], next = o->role[d + 1];
+        const bool is_batch = role == 'b' && next == 'm';
+        bool same = role == next && role != 'v' && c->kind != CLUSTER_WINDOW;
+        if ((c->kind == CLUSTER_CONTRACT && is_batch) || (role == 'p' && next == 't')) same = true;
+        if (role == 'r' && o->at[d] != NO_DIM && !(c->merged >> o->at[d] & 1)) same = false;
+        if (!same || o->at[d] == NO_DIM || o->at[d + 1] == NO_DIM || !builder_mergeable(b, o->at[d], o->at[d + 1]))
+            continue;
+        if (is_batch && ir_size_is(sz, b->dim[o->at[d + 1]], 1)) continue;
+        b->dim[o->at[d + 1]] = ir_size_mul(sz, b->dim[o->at[d]], b->dim[o->at[d + 1]]);
+        memmove(&o->at[d], &o->at[d + 1], (size_t)(o->n - d - 1) * sizeof *o->at);
+        memmove(&o->role[d], &o->role[d + 1], (size_t)(o->n - d - 1));
+        o->n--;
+    }
+}
+
+/* What is baked in a kernel's code depends on these. */
+typedef struct form {
+    const cluster *c;
+    const dim_order *o;
+    int64_t turns, columns; /* turns_of, columns_of_groups */
+    bool is_gpu, is_short;  /* rows are lanes (jit/reduce_short.c) */
+} form;
+
+static form form_of(const builder *b, const cluster *c, const dim_order *o) {
+    const int n = o->n;
+    int64_t row;
+    form f = {c, o, turns_of(b, o->at, n), columns_of_groups(b, o->at, n), ir_level_is_gpu(b->k->level), false};
+    f.is_short = c->kind == CLUSTER_REDUCE && !f.is_gpu && n >= 2 && o->role[n - 1] == 'r' && o->role[n - 2] == 'p' &&
+                 o->at[n - 1] != NO_DIM && ir_size_is_const(b->p->g->sizes, b->dim[o->at[n - 1]], &row) &&
+                 row <= IR_BAKE_MAX;
+    return f;
+}
+
+/* The size of kernel dim d, as its code has it. */
+static int64_t size_in_code(const builder *b, const form *f, int d, ir_size size) {
+    const ir_kernel *k = b->k;
+    const int n = f->o->n;
+    const char role = f->o->role[d];
+    const bool is_window = f->c->kind == CLUSTER_WINDOW, is_gpu = f->is_gpu;
+    int64_t v = 0;
+    /* one row: tiles of work are columns (ir_window_cuts_rows) */
+    if (is_window && role == 'y' && !is_gpu && !k->is_depthwise && ir_size_is(b->p->g->sizes, size, 1)) return 1;
+    /* On a GPU one length is as good as another, and an optimizer's maps of all parameters are one kernel. */
+    const bool may_bake =
+        (strchr("rnkw", role) != NULL && !(k->kind == IR_KERNEL_ROW && f->c->column >= 0)) ||
+        (k->kind == IR_KERNEL_MAP && d == n - 1 && !(is_gpu && n == 1) && !(n > 1 && f->o->role[n - 2] == 't')) ||
+        (f->turns && d == n - 2);
+    if (!may_bake || !ir_size_is_const(b->p->g->sizes, size, &v)) return IR_SIZE_RUNTIME;
+    if (is_window && role != 'k' && !(role == 'w' && v > 0) &&
+        !(k->is_by_channel && v > 0 && k->tile.mr % ir_window_size(k, d, v) == 0) &&
+        !(k->is_depthwise && v <= k->tile.nr && ir_levels[k->level].has_mask))
+        return IR_SIZE_RUNTIME;
+    return v <= (is_gpu && f->c->kind == CLUSTER_ATTENTION ? IR_GPU_ATTENTION_BAKE : IR_BAKE_MAX) ? v : IR_SIZE_RUNTIME;
+}
+
+/* The stride of a buffer along kernel dim d, as the code has it. */
+static int64_t stride_in_code(const builder *b, const form *f, int buffer, int d, ir_size stride) {
+    const ir_kernel *k = b->k;
+    const int n = f->o->n;
+    const bool is_last = d == n - 1, is_output = k->buffer[buffer].is_output, is_window = f->c->kind == CLUSTER_WINDOW;
+    int64_t v = 0;
+    if (!ir_size_is_const(b->p->g->sizes, stride, &v)) return IR_STRIDE_RUNTIME;
+    if (v == 0 || v == 1 || (f->columns && d == n - 2 && v == f->columns)) return v;
+    /* along the lanes, loads of every 2nd to 4th element, or backwards, are whole vectors and shuffles */
+    const bool spreads = (is_last && f->c->kind != CLUSTER_CONTRACT && f->c->kind != CLUSTER_ATTENTION && !is_output) ||
+                         (f->turns && is_last) || (f->is_short && d == n - 2 && !is_output) ||
+                         (is_window && f->o->role[d] == 'n' && buffer == b->window[1]);
+    const int64_t most_back = k->kind == IR_KERNEL_MAP && !f->is_gpu ? -4 : -1;
+    return spreads && ((v >= most_back && v <= -1) || (v >= 2 && v <= 4)) ? v : IR_STRIDE_RUNTIME;
+}
+
 void builder_order_dims(builder *b, ir_step *st) {
     const cluster *c = &b->p->clusters.at[b->c];
-    ir_sizes *sz = b->p->g->sizes;
     ir_kernel *k = b->k;
-    int order[MAX_SPACE + 1], n = 0;
-    char role[MAX_SPACE + 1];
-    bool contract = c->kind == CLUSTER_CONTRACT;
+    dim_order o = {.n = 0};
+    const bool has_subscripts = c->kind == CLUSTER_CONTRACT && ir_at(b->p->g, c->anchor)->op == IR_OP_EINSUM;
     if (k->kind == IR_KERNEL_MAP && !c->anchor && !ir_level_is_gpu(k->level)) merge_pixels(b);
-#define TAKE(cond, r)                                                                                                  \
-    for (int d = 0; d < b->space; d++)                                                                                 \
-        if ((cond) && (contract && d >= c->rank - 2 ? true : !ir_size_is(sz, b->dim[d], 1)))                           \
-            order[n] = d, role[n++] = (r);
-    const bool has_subscripts = contract && ir_at(b->p->g, c->anchor)->op == IR_OP_EINSUM;
-    if (has_subscripts) {
-        n = plan_einsum_order(b, ir_at(b->p->g, c->anchor), order, role);
-    } else if (contract) {
-        TAKE(d < c->rank - 2, 'b')
-        TAKE(d == c->rank - 2, 'm')
-        TAKE(d == c->rank - 1, 'n')
-        TAKE(d == c->rank, 'k')
-    } else if (c->kind == CLUSTER_WINDOW) {
-        n = plan_window_order(b, ir_at(b->p->g, c->anchor), order, role);
-    } else if (c->kind == CLUSTER_ATTENTION) { /* queries, values, head size and keys are dims at size 1 too */
-        const int heads =
-            b->space == c->rank + 3 ? c->rank - 3 : c->rank - 2; /* from here on they have roles of their own */
-        TAKE(d < heads, 'b')
-        for (int d = heads; d < b->space; d++) order[n] = d, role[n++] = "hmnkjg"[d - (c->rank - 3)];
-    } else if (c->kind == CLUSTER_REDUCE) {
-        const int column = column_of(b, c);
-        TAKE(!(c->reduced >> d & 1) && d != column, 'p')
-        int before = n;
-        TAKE(c->reduced >> d & 1, 'r')
-        if (n == before) { /* every reduced size is 1, or there is no axis: one element is reduced */
-            order[n] = MAX_SPACE - 1;
-            role[n++] = 'r';
-        }
-        TAKE(d == column, 'v')
-    } else if (c->kind == CLUSTER_SCAN) {
-        const int column = column_of(b, c);
-        TAKE(d != c->scanned && d != column, 'p')
-        TAKE(d == c->scanned, 'r')
-        TAKE(d == column, 'v')
-    } else if (c->anchor && rows_of_scatter(b, (int)ir_at(b->p->g, c->anchor)->attr[0].integer) >= 0) {
-        const int axis = (int)ir_at(b->p->g, c->anchor)->attr[0].integer;
-        int run = rows_of_scatter(b, axis); /* with those before it that it is one run with */
-        for (int d = run - 1; d > axis; d--) {
-            if (ir_size_is(sz, b->dim[d], 1)) continue;
-            if (!builder_mergeable(b, d, run)) break;
-            run = d;
-        }
-        TAKE(d != axis && d < run, 'p')
-        TAKE(d == axis, 'p')
-        TAKE(d >= run, 'p')
-    } else {
-        int t = transposed_dim(b), last = b->space - 1;
-        if (c->anchor)
-            last = (int)ir_at(b->p->g, c->anchor)->attr[0].integer,
-            t = MAX_SPACE; /* a scatter's axis is walked in order */
-        else
-            while (last > 0 && ir_size_is(sz, b->dim[last], 1)) last--;
-        if (t >= 0 && !c->anchor) take_run(b, last, 1u << t); /* a scatter's t is past the space */
-        const int along = c->anchor || t >= 0 ? last : vector_dim(b, last);
-        if (along != last) last = along, t = MAX_SPACE;
-        TAKE(d != t && (t < 0 || d != last), 'p') /* t past the space: last only moves to the end */
-        TAKE(d == t, 't')
-        TAKE(t >= 0 && d == last, 'p')
-    }
-#undef TAKE
-    /* merge neighbours of one role, and a batch that only operand 0 has into the rows */
-    for (int d = has_subscripts ? -1 : n - 2; d >= 0; d--) {
-        bool same = role[d] == role[d + 1] && role[d] != 'v' && c->kind != CLUSTER_WINDOW;
-        if (contract && role[d] == 'b' && role[d + 1] == 'm') same = true;
-        if (role[d] == 'p' && role[d + 1] == 't') same = true;
-        if (role[d] == 'r' && order[d] != MAX_SPACE - 1 && !(c->merged >> order[d] & 1)) same = false;
-        if (!same || order[d] == MAX_SPACE - 1 || order[d + 1] == MAX_SPACE - 1 ||
-            !builder_mergeable(b, order[d], order[d + 1]))
-            continue;
-        if (role[d] == 'b' && role[d + 1] == 'm' && ir_size_is(sz, b->dim[order[d + 1]], 1)) continue;
-        b->dim[order[d + 1]] = ir_size_mul(sz, b->dim[order[d]], b->dim[order[d + 1]]);
-        memmove(&order[d], &order[d + 1], (size_t)(n - d - 1) * sizeof *order);
-        memmove(&role[d], &role[d + 1], (size_t)(n - d - 1));
-        n--;
-    }
-    k->n_dims = n;
-    const bool is_gpu = ir_level_is_gpu(k->level);
-    const int64_t turns = turns_of(b, order, n), columns = columns_of_groups(b, order, n);
-    int64_t row; /* of a reduction along short rows lanes are rows (jit/reduce_short.c) */
-    const bool is_short = c->kind == CLUSTER_REDUCE && !is_gpu && n >= 2 && role[n - 1] == 'r' && role[n - 2] == 'p' &&
-                          order[n - 1] != MAX_SPACE - 1 && ir_size_is_const(sz, b->dim[order[n - 1]], &row) &&
-                          row <= IR_BAKE_MAX;
+    if (has_subscripts) o.n = plan_einsum_order(b, ir_at(b->p->g, c->anchor), o.at, o.role);
+    else if (c->kind == CLUSTER_CONTRACT) order_contract(b, c, &o);
+    else if (c->kind == CLUSTER_WINDOW) o.n = plan_window_order(b, ir_at(b->p->g, c->anchor), o.at, o.role);
+    else if (c->kind == CLUSTER_ATTENTION) order_attention(b, c, &o);
+    else if (c->kind == CLUSTER_REDUCE) order_reduce(b, c, &o);
+    else if (c->kind == CLUSTER_SCAN) order_scan(b, c, &o);
+    else if (c->anchor) order_scatter(b, (int)ir_at(b->p->g, c->anchor)->attr[0].integer, &o);
+    else order_map(b, &o);
+    if (!has_subscripts) merge_dims(b, c, &o);
+    const form f = form_of(b, c, &o);
+    const int n = k->n_dims = o.n;
     st->dim = FU_NEW_N(b->p->arena, ir_size, n);
     st->stride = FU_NEW_N(b->p->arena, ir_size, n * k->n_buffers);
     for (int d = 0; d < n; d++) {
-        ir_size size = order[d] == MAX_SPACE - 1 ? b->one : b->dim[order[d]];
-        int64_t v = 0;
-        /* On a GPU one length is as good as another, and an optimizer's maps of all parameters are one kernel. */
-        bool bakes =
-            (strchr("rnkw", role[d]) != NULL && !(k->kind == IR_KERNEL_ROW && c->column >= 0)) ||
-            (k->kind == IR_KERNEL_MAP && d == n - 1 && !(is_gpu && n == 1) && !(n > 1 && role[n - 2] == 't')) ||
-            (turns && d == n - 2);
-        /* one row: tiles of work are columns (ir_window_cuts_rows) */
-        const bool is_row =
-            c->kind == CLUSTER_WINDOW && role[d] == 'y' && !is_gpu && !k->is_depthwise && ir_size_is(sz, size, 1);
-        bakes = bakes && ir_size_is_const(sz, size, &v) &&
-                (c->kind != CLUSTER_WINDOW || role[d] == 'k' || (role[d] == 'w' && v > 0) ||
-                 (k->is_by_channel && v > 0 && k->tile.mr % ir_window_size(k, d, v) == 0) ||
-                 (k->is_depthwise && v <= k->tile.nr && ir_levels[k->level].has_mask)) &&
-                v <= (is_gpu && c->kind == CLUSTER_ATTENTION ? IR_GPU_ATTENTION_BAKE : IR_BAKE_MAX);
-        k->dim[d] = (ir_kdim){role[d], is_row ? 1 : bakes ? v : IR_SIZE_RUNTIME};
-        st->dim[d] = size;
+        st->dim[d] = o.at[d] == NO_DIM ? b->one : b->dim[o.at[d]];
+        k->dim[d] = (ir_kdim){o.role[d], size_in_code(b, &f, d, st->dim[d])};
         for (int i = 0; i < k->n_buffers; i++) {
-            ir_size s = order[d] == MAX_SPACE - 1 ? b->zero : b->accesses.at[i].stride[order[d]];
-            /* along the lanes, loads of every 2nd to 4th element, or backwards, are whole vectors and shuffles */
-            bool spreads = d == n - 1 && !contract && c->kind != CLUSTER_ATTENTION && !k->buffer[i].is_output;
-            spreads |= turns && d == n - 1;
-            spreads |= is_short && d == n - 2 && !k->buffer[i].is_output;
-            spreads |= role[d] == 'n' && i == b->window[1] && c->kind == CLUSTER_WINDOW;
-            const int64_t most_back = k->kind == IR_KERNEL_MAP && !is_gpu ? -4 : -1;
-            bool baked =
-                ir_size_is_const(sz, s, &v) && (v == 0 || v == 1 || (columns && d == n - 2 && v == columns) ||
-                                                (spreads && ((v >= most_back && v <= -1) || (v >= 2 && v <= 4))));
-            k->buffer[i].stride[d] = baked ? v : IR_STRIDE_RUNTIME;
+            const ir_size s = o.at[d] == NO_DIM ? b->zero : b->accesses.at[i].stride[o.at[d]];
+            k->buffer[i].stride[d] = stride_in_code(b, &f, i, d, s);
             st->stride[i * n + d] = s;
         }
     }
     for (int i = 0; i < k->n_insts; i++) {
         if (k->inst[i].op != IR_K_INDEX) continue;
-        for (int d = 0; d < n; d++)
-            if (order[d] == k->inst[i].index) {
-                k->inst[i].index = (uint16_t)d;
-                break;
-            }
+        int d = 0;
+        while (d < n && o.at[d] != k->inst[i].index) d++;
+        if (d < n) k->inst[i].index = (uint16_t)d;
     }
-    make_places(b, order);
+    make_places(b, o.at);
 }
 
 /* Values of a pass that a later pass reads again are kept where a function makes them costly. (A row program's of the

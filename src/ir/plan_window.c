@@ -672,7 +672,7 @@ int plan_window_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], ch
     for (int d = IR_SPATIAL_AT; d < outer; d++)
         if (!ir_size_is(sz, b->dim[d], 1)) PUT(d, 'b');
     PUT(1, 'm');
-    PUT(rows < 0 ? MAX_SPACE - 1 : rows, 'y');
+    PUT(rows < 0 ? NO_DIM : rows, 'y');
     PUT(columns, 'n');
     for (int d = dim_c(n); d < dim_group(n); d++)
         if (d == dim_group(n) - 1 || !ir_size_is(sz, b->dim[d], 1)) PUT(d, 'k');
