@@ -94,6 +94,7 @@ ir_sources += %D%/infer_einsum.c
 ir_sources += %D%/einsum_order.c
 ir_sources += %D%/pass_expand_einsum.c
 ir_sources += %D%/plan_window.c
+ir_sources += %D%/plan_contract.c
 ir_sources += %D%/plan_einsum.c
 ir_sources += %D%/launch_window.c
 codegen_ir_sources += %D%/launch_window.c

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* plan_build.c: one cluster becomes one step: its space, its scalar program (plan_value.c), what it stores, its dims
  * (plan_dims.c). */
-#include "base/small.h"
-#include "ir/arith.h"
 #include "ir/gpu.h"
 #include "ir/plan_builder.h"
 
@@ -176,124 +174,104 @@ static void choose_tile(const planner *p, ir_kernel *k, const ir_step *st) {
     k->only_tile = ir_gpu_only_tile(k, size);
 }
 
-/* As plan_einsum_sizes. Batches that share operand 1 are rows. */
-static void matmul_sizes(const builder *b, const ir_node *n, int64_t size[3]) {
-    const cluster *cl = &b->p->clusters.at[b->c];
-    const ir_sizes *sizes = b->p->g->sizes;
-    const int m_end = cl->rank - 1, m = ir_at(b->p->g, n->in[1])->rank > 2 ? m_end - 1 : 0;
-    for (int i = 0; i < 3; i++) size[i] = i ? -1 : 1;
-    for (int d = m; d < m_end && ir_at(b->p->g, n->in[0])->rank > 1; d++) {
-        int64_t v = -1;
-        size[0] = ir_size_is_const(sizes, cl->dim[d], &v) && size[0] >= 0 ? ir_times(size[0], v) : -1;
+static ir_kernel_kind kind_of(const cluster *c) {
+    switch (c->kind) {
+    case CLUSTER_MAP: return IR_KERNEL_MAP;
+    case CLUSTER_SCAN: return IR_KERNEL_SCAN;
+    case CLUSTER_CONTRACT: return IR_KERNEL_CONTRACT;
+    case CLUSTER_ATTENTION: return IR_KERNEL_ATTENTION;
+    case CLUSTER_WINDOW: return IR_KERNEL_WINDOW;
+    default: return c->is_row ? IR_KERNEL_ROW : IR_KERNEL_REDUCE;
     }
-    ir_size_is_const(sizes, cl->dim[m_end], &size[1]);
-    ir_size_is_const(sizes, b->dim[b->space - 1], &size[2]);
 }
 
-static fusor_status build_kernel(planner *p, int c) {
-    cluster *cl = &p->clusters.at[c];
+static builder new_builder(planner *p, int c) {
+    const cluster *cl = &p->clusters.at[c];
     builder b = {.p = p, .c = c, .tail = cl->tail, .k = FU_NEW(p->arena, ir_kernel), .space = cl->rank};
     memcpy(b.dim, cl->dim, (size_t)cl->rank * sizeof *cl->dim);
     b.zero = ir_size_const(p->g->sizes, 0);
     b.one = ir_size_const(p->g->sizes, 1);
     b.k->level = p->options->level;
     b.k->fast_math = p->options->fast_math;
-    b.k->kind = cl->kind == CLUSTER_MAP         ? IR_KERNEL_MAP
-                : cl->kind == CLUSTER_SCAN      ? IR_KERNEL_SCAN
-                : cl->kind == CLUSTER_CONTRACT  ? IR_KERNEL_CONTRACT
-                : cl->kind == CLUSTER_ATTENTION ? IR_KERNEL_ATTENTION
-                : cl->kind == CLUSTER_WINDOW    ? IR_KERNEL_WINDOW
-                : cl->is_row                    ? IR_KERNEL_ROW
-                                                : IR_KERNEL_REDUCE;
+    b.k->kind = kind_of(cl);
+    return b;
+}
+
+/* Everything that the cluster and its tail store. identity: the cluster's dims as they are; tail: those that the tail's
+ * are, NULL without one. */
+static void store_values(builder *b, const int8_t *identity, const int8_t *tail) {
+    planner *p = b->p;
+    const int c = b->c;
+    const uint32_t n_stores = p->clusters.at[c].stores.n +
+                              (b->tail ? p->clusters.at[b->tail].stores.n : 0); /* more clusters come meanwhile */
+    uint16_t *inst = FU_NEW_N(p->arena, uint16_t, n_stores);
+    for (uint32_t s = 0; s < n_stores; s++) {
+        const ir_id id = stored(p, c, s);
+        const bool is_own = is_mine(b, p->info[id].home);
+        inst[s] = builder_value(b, id, is_own ? NULL : builder_top(b, p->clusters.at[c].rank, tail ? tail : identity));
+        if (!tail || s) continue;
+        b->band = id; /* behind its store comes what reads it */
+        add_store(b, id, inst[s], p->info[id].buffer, NULL);
+    }
+    for (uint32_t s = tail ? 1 : 0; s < n_stores; s++) {
+        const ir_id id = stored(p, c, s);
+        add_store(b, id, inst[s], p->info[id].buffer, tail);
+        /* a value that is the result of several names is stored for each of them that overwrites no parameter */
+        for (uint32_t r = 0; r < p->g->results.n; r++) {
+            const int out = (int)(p->g->params.n + r);
+            if (p->g->results.at[r].node == id && out != p->info[id].buffer && p->g->results.at[r].alias < 0)
+                add_store(b, id, inst[s], out, tail);
+        }
+    }
+    const cluster *cl = &p->clusters.at[c];
+    for (uint32_t i = 0; i < cl->kept.n; i++) {
+        const uint16_t value = builder_value(b, cl->kept.at[i], NULL);
+        b->k->inst[value].is_kept = true; /* now that no instruction is compared with it any more */
+    }
+}
+
+/* The step has what the builder gathered. */
+static void take_arguments(const builder *b, ir_step *st) {
+    st->n_args = b->k->n_buffers;
+    st->arg = FU_NEW_N(b->p->arena, int, st->n_args);
+    st->offset = FU_NEW_N(b->p->arena, ir_size, st->n_args);
+    for (int i = 0; i < st->n_args; i++) {
+        st->arg[i] = b->accesses.at[i].buffer;
+        st->offset[i] = b->accesses.at[i].offset;
+    }
+    st->scalar = b->scalars.at;
+    st->ops = b->ops.at;
+    st->n_ops = (int)b->ops.n;
+}
+
+static fusor_status build_kernel(planner *p, int c) {
+    const cluster *cl = &p->clusters.at[c];
+    const ir_node *anchor = ir_at(p->g, cl->anchor);
+    const cluster_kind kind = cl->kind;
+    const ir_id scatter = kind == CLUSTER_MAP ? cl->anchor : 0;
+    builder b = new_builder(p, c);
     int8_t identity[IR_MAX_RANK];
     for (int d = 0; d < IR_MAX_RANK; d++)
         identity[d] = d < cl->rank && !ir_size_is(p->g->sizes, cl->dim[d], 1) ? (int8_t)d : -1;
-    if (cl->kind == CLUSTER_CONTRACT) {
-        const ir_node *n = ir_at(p->g, cl->anchor), *x = ir_at(p->g, n->in[0]);
-        bool flip = n->op == IR_OP_MATMUL && n->attr && n->attr[0].is_set && n->attr[0].integer && x->rank > 1;
-        if (n->op == IR_OP_EINSUM) plan_einsum_space(&b, n);
-        else b.dim[b.space++] = x->dim[flip ? x->rank - 2 : x->rank - 1];
-        ir_target target = {p->options->level, p->options->features};
-        ir_dtype y = ir_at(p->g, n->in[1])->dtype, acc = ir_contract_acc(x->dtype, y, n->dtype);
-        int64_t rows = -1, columns = -1, size[3];
-        if (n->op == IR_OP_MATMUL) {
-            ir_size_is_const(p->g->sizes, cl->dim[cl->rank - 1], &columns);
-            if (x->rank > 1) ir_size_is_const(p->g->sizes, cl->dim[cl->rank - 2], &rows);
-            matmul_sizes(&b, n, size);
-        } else plan_einsum_sizes(&b, n, size);
-        target = ir_contract_target(target, x->dtype, y, acc, size[0], size[1], size[2]);
-        const ir_dot dot = ir_contract_dot(target, x->dtype, y, acc);
-        b.k->tile =
-            dot ? ir_dot_tile(target.level, dot, rows, columns) : ir_contract_tile_of(target.level, acc, rows, columns);
-        if (n->op == IR_OP_MATMUL && !ir_dot_is_tile(dot) &&
-            (x->rank == 1 || ir_size_is(p->g->sizes, x->dim[flip ? x->rank - 1 : x->rank - 2], 1)))
-            b.k->tile = ir_contract_row_tile(target.level, acc, b.k->tile);
-        b.k->features = ir_contract_features(target, x->dtype, y, acc);
-    }
-    if (cl->kind == CLUSTER_WINDOW) plan_window_space(&b, ir_at(p->g, cl->anchor));
-    int8_t *tail = cl->band_rows ? tail_space(&b) : NULL;
-    if (cl->kind == CLUSTER_ATTENTION) builder_attention_space(&b, ir_at(p->g, cl->anchor));
-    ir_id scatter = cl->kind == CLUSTER_MAP ? cl->anchor : 0;
-    const uint32_t n_own = scatter ? 0 : cl->stores.n,
-                   n_stores = n_own + (cl->tail ? p->clusters.at[cl->tail].stores.n : 0);
-    uint16_t *inst = FU_NEW_N(p->arena, uint16_t, n_stores);
+    if (kind == CLUSTER_CONTRACT) plan_contract_space(&b, anchor);
+    if (kind == CLUSTER_WINDOW) plan_window_space(&b, anchor);
+    if (kind == CLUSTER_ATTENTION) builder_attention_space(&b, anchor);
+    const int8_t *tail = cl->band_rows ? tail_space(&b) : NULL;
     if (scatter) add_scatter(&b, scatter, identity);
-    for (uint32_t s = 0; s < n_stores; s++) {
-        ir_id id = stored(p, c, s);
-        inst[s] = builder_value(
-            &b, id,
-            is_mine(&b, p->info[id].home) ? NULL : builder_top(&b, p->clusters.at[c].rank, tail ? tail : identity));
-        if (!tail || s) continue;
-        b.band = id; /* behind its store comes what reads it */
-        add_store(&b, id, inst[s], p->info[id].buffer, NULL);
-    }
-    for (uint32_t s = tail ? 1 : 0; s < n_stores; s++) {
-        ir_id id = stored(p, c, s);
-        add_store(&b, id, inst[s], p->info[id].buffer, tail);
-        /* a value that is the result of several names is stored for each of them that overwrites no parameter */
-        for (uint32_t r = 0; r < p->g->results.n; r++) {
-            int out = (int)(p->g->params.n + r);
-            if (p->g->results.at[r].node == id && out != p->info[id].buffer && p->g->results.at[r].alias < 0)
-                add_store(&b, id, inst[s], out, tail);
-        }
-    }
-    cl = &p->clusters.at[c];
-    for (uint32_t i = 0; i < cl->kept.n; i++) {
-        const uint16_t value = builder_value(&b, cl->kept.at[i], NULL);
-        b.k->inst[value].is_kept = true; /* now that no instruction is compared with it any more */
-    }
+    else store_values(&b, identity, tail);
     FU_TRY(b.status);
     ir_step st = {.kind = IR_STEP_KERNEL, .kernel = b.k, .prepack_param = -1};
     builder_order_dims(&b, &st);
     FU_TRY(b.status);
-    if (cl->kind == CLUSTER_CONTRACT && ir_at(p->g, cl->anchor)->op == IR_OP_EINSUM) { /* now the columns are known */
-        const ir_dtype acc = ir_kernel_contract_acc(b.k);
-        int64_t rows = -1, columns = -1;
-        ir_size_is_const(p->g->sizes, st.dim[b.k->n_dims - 3], &rows);
-        ir_size_is_const(p->g->sizes, st.dim[b.k->n_dims - 2], &columns);
-        if (!ir_kernel_contract_dot(b.k)) b.k->tile = ir_contract_tile_of(b.k->level, acc, rows, columns);
-    }
-    if (cl->kind == CLUSTER_WINDOW && !is_direct_window(&b)) plan_window_tile(&b, ir_at(p->g, cl->anchor), false);
+    if (kind == CLUSTER_CONTRACT && anchor->op == IR_OP_EINSUM) plan_contract_tile(&b, &st);
+    if (kind == CLUSTER_WINDOW && !is_direct_window(&b)) plan_window_tile(&b, anchor, false);
     if (b.k->kind == IR_KERNEL_ROW || (b.tail && !tail)) builder_mark_kept(b.k);
     plan_find_slide(&b, &st);
     plan_find_turns(&b);
-    st.n_args = b.k->n_buffers;
-    st.arg = FU_NEW_N(p->arena, int, st.n_args);
-    st.offset = FU_NEW_N(p->arena, ir_size, st.n_args);
-    for (int i = 0; i < st.n_args; i++) {
-        st.arg[i] = b.accesses.at[i].buffer;
-        st.offset[i] = b.accesses.at[i].offset;
-    }
-    st.scalar = b.scalars.at;
-    st.ops = b.ops.at;
-    st.n_ops = (int)b.ops.n;
+    take_arguments(&b, &st);
     plan_find_packed(p, &st);
     plan_make_direct(p, b.k, &st);
-    if (b.k->kind == IR_KERNEL_CONTRACT) {
-        int64_t columns = -1;
-        ir_size_is_const(p->g->sizes, st.dim[b.k->n_dims - 2], &columns);
-        b.k->last_columns = ir_kernel_last_columns(b.k, columns);
-    }
+    if (kind == CLUSTER_CONTRACT) plan_contract_last_columns(&b, &st);
     choose_tile(p, b.k, &st);
     FU_TRY(ir_kernel_verify(b.k, p->error));
     if (scatter) FU_TRY(copy_operand(&b, scatter));

@@ -111,7 +111,13 @@ void plan_window_tile(builder *b, const ir_node *n, bool is_direct);
 uint16_t plan_window_value(builder *b, const ir_node *n);
 int plan_window_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], char role[MAX_SPACE + 1]);
 
-/* plan_einsum.c: the same of a product that is an einsum; the coordinates of an operand in its space. Are dims x and y
+/* plan_contract.c: the space, instructions and tile of a contraction; the tile of one whose dims were ordered since
+ * (an einsum); the columns of its last panel. */
+void plan_contract_space(builder *b, const ir_node *n);
+void plan_contract_tile(builder *b, const ir_step *st);
+void plan_contract_last_columns(builder *b, const ir_step *st);
+
+/* plan_einsum.c: the space of a product that is an einsum, order and roles of its dims; the coordinates of an operand in its space. Are dims x and y
  * one run in all that the kernel reads and writes? */
 void plan_einsum_space(builder *b, const ir_node *n);
 void plan_einsum_coord(builder *b, const ir_node *n, int operand, int8_t coord[IR_MAX_RANK]);
