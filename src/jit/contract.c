@@ -302,9 +302,13 @@ static void emit_pack_phase(contract *c) {
 
 /* ---- phase 1: a tile is a block of MC x NC elements of one batch ---- */
 typedef struct block {
-    LLVMValueRef k0, k_count, packed, in_place, edge, a_in_place, a, batch, b_batch, partial, sums;
-    LLVMValueRef m_count, n_first, n_count, n_panels; /* its panels; all of the columns */
-    LLVMValueRef next_step;                           /* CONTRACT_B_NEXT_STEP where a panel is prefetched */
+    row_panels rows;                                   /* all of the rows */
+    LLVMValueRef mc, nc, m_blocks, n_blocks, n_panels; /* panels of a block; blocks; all panels of columns */
+    LLVMValueRef packed, in_place, a_in_place;         /* where operands are read */
+    LLVMValueRef edge, a, partial, sums, kept;         /* in scratch */
+    LLVMValueRef a_rows;                               /* of `a`, and of what a row program keeps */
+    LLVMValueRef batch, b_batch, m_first, m_count, n_first, n_count, k0, k_count; /* the block that is made */
+    LLVMValueRef next_step; /* CONTRACT_B_NEXT_STEP where a panel is prefetched */
 } block;
 
 /* k with several dims: into the run that it is in; its place there. */
@@ -515,121 +519,136 @@ static LLVMValueRef share_of_row(contract *c, LLVMValueRef panels) {
     return LLVMBuildZExt(e->b, LLVMBuildUDiv(e->b, em_add(e, row, n), n, ""), e->t_i64, "");
 }
 
-static void emit_compute_phase(contract *c) {
+/* Into how many blocks of how many panels the operands are cut. */
+static void cut_blocks(contract *c, block *s) {
     emit *e = c->e;
-    LLVMValueRef one = num(c, 1), zero = num(c, 0);
-    row_panels rp = cut_rows(c);
-    LLVMValueRef m_panels = rp.n, n_panels = count_panels(c);
-    LLVMValueRef mc = LLVMBuildUDiv(e->b, e->tune[IR_TUNE_CONTRACT_MC], num(c, c->mr), "");
-    LLVMValueRef nc = LLVMBuildUDiv(e->b, e->tune[IR_TUNE_CONTRACT_NC], num(c, c->nr), "");
-    mc = em_max(e, mc, one);
-    nc = em_max(e, nc, one);
-    const bool has_rows = ir_kernel_has_rows(c->whole);
-    LLVMValueRef m_blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, m_panels, mc), one), mc, "");
-    LLVMValueRef n_blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, n_panels, nc), one), nc, "");
-    if (has_rows) { /* a block as wide as n, be that 0 */
-        nc = em_select(e, contract_rows_later(c), nc, n_panels);
-        n_blocks = em_select(e, contract_rows_later(c), n_blocks, one);
+    LLVMValueRef one = num(c, 1);
+    s->rows = cut_rows(c);
+    s->n_panels = count_panels(c);
+    s->mc = LLVMBuildUDiv(e->b, e->tune[IR_TUNE_CONTRACT_MC], num(c, c->mr), "");
+    s->nc = LLVMBuildUDiv(e->b, e->tune[IR_TUNE_CONTRACT_NC], num(c, c->nr), "");
+    s->mc = em_max(e, s->mc, one);
+    s->nc = em_max(e, s->nc, one);
+    s->m_blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, s->rows.n, s->mc), one), s->mc, "");
+    s->n_blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, s->n_panels, s->nc), one), s->nc, "");
+    if (ir_kernel_has_rows(c->whole)) { /* a block as wide as n, be that 0 */
+        s->nc = em_select(e, contract_rows_later(c), s->nc, s->n_panels);
+        s->n_blocks = em_select(e, contract_rows_later(c), s->n_blocks, one);
     }
-    LLVMValueRef k_panel = contract_block_words(c);
+}
 
-    /* scratch: ir_kernel_contract_head_bytes, the packed block, partial sums */
-    block s = {0};
-    s.a = em_gep(e, e->scratch, e->t_i8, num(c, ir_kernel_contract_head_bytes(c->whole)));
+/* Up to whole lines. */
+static LLVMValueRef in_lines(contract *c, LLVMValueRef bytes) {
+    return em_and(c->e, em_add(c->e, bytes, num(c, 63)), num(c, -64));
+}
+
+/* Scratch: ir_kernel_contract_head_bytes, a panel of operand 1, a block of operand 0, partial sums, sums between parts,
+ * what a row program keeps; each as long as it is used (ir_launch_contract counts the same). */
+static void divide_scratch(contract *c, block *s) {
+    emit *e = c->e;
+    const ir_kernel *k = c->k;
+    LLVMValueRef zero = num(c, 0), k_panel = contract_block_words(c), how = e->tune[IR_TUNE_CONTRACT_B];
+    s->edge = em_gep(e, e->scratch, e->t_i8, num(c, ir_kernel_contract_head_bytes(c->whole)));
     LLVMValueRef b_bytes = em_mul(e, em_add(e, k_panel, num(c, c->heads[1])), num(c, c->nr * c->acc_bytes));
-    LLVMValueRef how = e->tune[IR_TUNE_CONTRACT_B];
-    s.packed = em_icmp(e, LLVMIntEQ, how, num(c, IR_CONTRACT_B_PACKED));
-    if (ir_kernel_contract_in_place(c->k)) s.in_place = em_icmp(e, LLVMIntEQ, how, num(c, IR_CONTRACT_B_IN_PLACE));
-    s.edge = s.a;
-    b_bytes = em_select(e, s.packed, zero, em_and(e, em_add(e, b_bytes, num(c, 63)), num(c, -64)));
-    s.a = em_gep(e, s.edge, e->t_i8, b_bytes);
-    s.edge = element(c, s.edge, num(c, c->heads[1] * c->nr));
-    LLVMValueRef a_rows = em_mul(e, em_min(e, mc, m_panels), num(c, c->mr));
-    LLVMValueRef a_bytes =
-        em_mul(e, em_add(e, em_mul(e, a_rows, em_add(e, k_panel, num(c, c->heads[0]))), num(c, c->lanes * (c->mr + 1))),
-               num(c, c->acc_bytes));
-    a_bytes = em_and(e, em_add(e, a_bytes, num(c, 63)), num(c, -64));
-    if (ir_kernel_contract_a_in_place(c->k)) {
+    s->packed = em_icmp(e, LLVMIntEQ, how, num(c, IR_CONTRACT_B_PACKED));
+    if (ir_kernel_contract_in_place(k)) s->in_place = em_icmp(e, LLVMIntEQ, how, num(c, IR_CONTRACT_B_IN_PLACE));
+    s->a = em_gep(e, s->edge, e->t_i8, em_select(e, s->packed, zero, in_lines(c, b_bytes)));
+    s->edge = element(c, s->edge, num(c, c->heads[1] * c->nr));
+    s->a_rows = em_mul(e, em_min(e, s->mc, s->rows.n), num(c, c->mr));
+    LLVMValueRef a_words = em_mul(e, s->a_rows, em_add(e, k_panel, num(c, c->heads[0])));
+    a_words = em_add(e, a_words, num(c, c->lanes * (c->mr + 1)));
+    LLVMValueRef a_bytes = in_lines(c, em_mul(e, a_words, num(c, c->acc_bytes)));
+    if (ir_kernel_contract_a_in_place(k)) {
         LLVMValueRef whole = em_icmp(e, LLVMIntEQ, em_and(e, c->kk, num(c, ir_dots[c->dot].step - 1)), zero);
-        s.a_in_place = em_and(e, em_icmp(e, LLVMIntNE, e->tune[IR_TUNE_CONTRACT_A_IN_PLACE], zero), whole);
-        a_bytes = em_select(e, s.a_in_place, zero, a_bytes);
+        s->a_in_place = em_and(e, em_icmp(e, LLVMIntNE, e->tune[IR_TUNE_CONTRACT_A_IN_PLACE], zero), whole);
+        a_bytes = em_select(e, s->a_in_place, zero, a_bytes);
     }
-    s.partial = em_gep(e, s.a, e->t_i8, a_bytes);
-    s.a = element(c, s.a, num(c, c->heads[0] * c->mr));
-    LLVMValueRef kept = NULL;
-    if (has_rows || c->is_tile) {
-        LLVMValueRef sums = em_mul(e, em_mul(e, a_rows, em_min(e, nc, n_panels)), num(c, c->nr * c->acc_bytes));
-        LLVMValueRef has_sums = em_icmp(e, LLVMIntSGT, c->kk, num(c, c->kb));
-        kept = em_gep(e, s.partial, e->t_i8,
-                      em_select(e, has_sums, em_and(e, em_add(e, sums, num(c, 63)), num(c, -64)), zero));
-    }
-    if (c->is_tile) {
-        s.sums = kept;
-        LLVMValueRef group = em_min(e, group_of_panels(c, &s), em_min(e, nc, n_panels));
-        LLVMValueRef has_parts = em_icmp(e, LLVMIntSLT, part_of_k(c), k_panel);
-        LLVMValueRef bytes = em_mul(e, em_mul(e, a_rows, group), num(c, c->nr * c->acc_bytes));
-        kept = em_gep(e, kept, e->t_i8, em_select(e, has_parts, bytes, zero));
-    }
+    s->partial = em_gep(e, s->a, e->t_i8, a_bytes);
+    s->a = element(c, s->a, num(c, c->heads[0] * c->mr));
+    if (!ir_kernel_has_rows(c->whole) && !c->is_tile) return;
+    LLVMValueRef columns = em_min(e, s->nc, s->n_panels), panel_bytes = num(c, c->nr * c->acc_bytes);
+    LLVMValueRef partial_bytes = in_lines(c, em_mul(e, em_mul(e, s->a_rows, columns), panel_bytes));
+    LLVMValueRef has_sums = em_icmp(e, LLVMIntSGT, c->kk, num(c, c->kb));
+    s->kept = em_gep(e, s->partial, e->t_i8, em_select(e, has_sums, partial_bytes, zero));
+    if (!c->is_tile) return;
+    s->sums = s->kept;
+    LLVMValueRef group = em_min(e, group_of_panels(c, s), columns);
+    LLVMValueRef has_parts = em_icmp(e, LLVMIntSLT, part_of_k(c), k_panel);
+    LLVMValueRef bytes = em_mul(e, em_mul(e, s->a_rows, group), panel_bytes);
+    s->kept = em_gep(e, s->kept, e->t_i8, em_select(e, has_parts, bytes, zero));
+}
 
-    LLVMValueRef told = em_alloca(e, LLVMArrayType2(e->t_i64, CONTRACT_TILE_PARAMETERS), 8);
-    if (c->is_tile) contract_tell(c, told, CONTRACT_CONFIGURED, num(c, -1));
-    em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
-    LLVMValueRef nb = LLVMBuildURem(e->b, t.i, n_blocks, ""), q = LLVMBuildUDiv(e->b, t.i, n_blocks, "");
-    LLVMValueRef mb = LLVMBuildURem(e->b, q, m_blocks, ""), batch = LLVMBuildUDiv(e->b, q, m_blocks, "");
-    contract_decode_batch(c, batch, UINT32_MAX);
-    uint32_t b_dims = ir_kernel_varies(c->k, c->operand[1]);
-    LLVMValueRef b_batch = zero;
+/* The block that tile t is: its batch and its panels. */
+static void enter_block(contract *c, block *s, LLVMValueRef t) {
+    emit *e = c->e;
+    LLVMValueRef nb = LLVMBuildURem(e->b, t, s->n_blocks, ""), q = LLVMBuildUDiv(e->b, t, s->n_blocks, "");
+    LLVMValueRef mb = LLVMBuildURem(e->b, q, s->m_blocks, "");
+    const uint32_t b_dims = ir_kernel_varies(c->k, c->operand[1]);
+    s->batch = LLVMBuildUDiv(e->b, q, s->m_blocks, "");
+    contract_decode_batch(c, s->batch, UINT32_MAX);
+    s->b_batch = num(c, 0);
     for (int i = 0; i < c->n_batch; i++)
         if (b_dims >> c->batch[i] & 1)
-            b_batch = em_add(e, em_mul(e, b_batch, e->size[c->batch[i]]), c->index[c->batch[i]]);
-    s.b_batch = b_batch;
-    s.batch = batch;
-    LLVMValueRef m_first = em_mul(e, mb, mc), n_first = em_mul(e, nb, nc);
-    LLVMValueRef m_count = em_min(e, em_sub(e, m_panels, m_first), mc),
-                 n_count = em_min(e, em_sub(e, n_panels, n_first), nc);
+            s->b_batch = em_add(e, em_mul(e, s->b_batch, e->size[c->batch[i]]), c->index[c->batch[i]]);
+    s->m_first = em_mul(e, mb, s->mc);
+    s->n_first = em_mul(e, nb, s->nc);
+    s->m_count = em_min(e, em_sub(e, s->rows.n, s->m_first), s->mc);
+    s->n_count = em_min(e, em_sub(e, s->n_panels, s->n_first), s->nc);
+}
 
-    s.m_count = m_count;
-    s.n_first = n_first;
-    s.n_count = n_count;
-    s.n_panels = n_panels;
-
-    LLVMValueRef row_first = first_row(c, m_first);
-    if (has_rows) contract_begin_block(c, kept, batch, row_first, a_rows);
-
-    /* K = 0 still makes one (empty) block: its totals are 0 and the epilogue runs. */
-    LLVMValueRef k_end = em_max(e, c->kk, one);
-    em_loop lk = em_for(e, zero, k_end, num(c, c->kb));
-    s.k0 = lk.i;
-    s.k_count = em_min(e, em_sub(e, c->kk, lk.i), num(c, c->kb));
+/* Products of the K block from k0 on: told is what the tile's function gets. */
+static void emit_k_block(contract *c, block *s, LLVMValueRef k0, LLVMValueRef row_first, LLVMValueRef told) {
+    emit *e = c->e;
+    LLVMValueRef zero = num(c, 0), one = num(c, 1);
+    s->k0 = k0;
+    s->k_count = em_min(e, em_sub(e, c->kk, k0), num(c, c->kb));
     LLVMValueRef tile_in[CONTRACT_TILE_PARAMETERS] = {
-        [CONTRACT_COUNT] = contract_in_words(c, s.k_count), /* tiles: of all parts */
+        [CONTRACT_COUNT] = contract_in_words(c, s->k_count), /* tiles: of all parts */
         [CONTRACT_M0] = row_first,
-        [CONTRACT_PANELS] = m_count,
-        [CONTRACT_ROWS_LEFT] = rp.left,
-        [CONTRACT_FULL] = em_sub(e, rp.full, m_first),
-        [CONTRACT_BATCH] = batch,
-        [CONTRACT_IS_LATER] = em_icmp(e, LLVMIntNE, lk.i, zero),
-        [CONTRACT_IS_LAST] = em_icmp(e, LLVMIntSGE, em_add(e, lk.i, num(c, c->kb)), c->kk),
+        [CONTRACT_PANELS] = s->m_count,
+        [CONTRACT_ROWS_LEFT] = s->rows.left,
+        [CONTRACT_FULL] = em_sub(e, s->rows.full, s->m_first),
+        [CONTRACT_BATCH] = s->batch,
+        [CONTRACT_IS_LATER] = em_icmp(e, LLVMIntNE, k0, zero),
+        [CONTRACT_IS_LAST] = em_icmp(e, LLVMIntSGE, em_add(e, k0, num(c, c->kb)), c->kk),
     };
-    s.next_step = share_of_row(c, m_count);
-    block_of_a(c, &s, m_first, m_count, tile_in);
+    s->next_step = share_of_row(c, s->m_count);
+    block_of_a(c, s, s->m_first, s->m_count, tile_in);
     if (c->n_outer_k) {
         tile_in[CONTRACT_RUN] = contract_run_length(c);
-        tile_in[CONTRACT_LEFT] = em_sub(e, tile_in[CONTRACT_RUN], LLVMBuildURem(e->b, s.k0, tile_in[CONTRACT_RUN], ""));
+        tile_in[CONTRACT_LEFT] = em_sub(e, tile_in[CONTRACT_RUN], LLVMBuildURem(e->b, k0, tile_in[CONTRACT_RUN], ""));
     }
-
     for (int i = 0; i < CONTRACT_TILE_PARAMETERS; i++)
         if (tile_in[i]) contract_tell(c, told, i, tile_in[i]);
     if (c->dot == IR_DOT_BF16) contract_tell(c, told, CONTRACT_SUMS, e->scratch);
-
-    if (c->is_tile) emit_parts(c, &s, told);
-    else {
-        em_loop lj = em_for(e, zero, n_count, one);
-        emit_panel(c, &s, told, lj.i, NULL, next_panel(c, &s, lj.i));
-        em_end(e, &lj);
+    if (c->is_tile) {
+        emit_parts(c, s, told);
+        return;
     }
+    em_loop lj = em_for(e, zero, s->n_count, one);
+    emit_panel(c, s, told, lj.i, NULL, next_panel(c, s, lj.i));
+    em_end(e, &lj);
+}
+
+static void emit_compute_phase(contract *c) {
+    emit *e = c->e;
+    LLVMValueRef zero = num(c, 0), one = num(c, 1);
+    const bool has_rows = ir_kernel_has_rows(c->whole);
+    block s = {.packed = NULL};
+    cut_blocks(c, &s);
+    divide_scratch(c, &s);
+    LLVMValueRef told = em_alloca(e, LLVMArrayType2(e->t_i64, CONTRACT_TILE_PARAMETERS), 8);
+    if (c->is_tile) contract_tell(c, told, CONTRACT_CONFIGURED, num(c, -1));
+    em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
+    enter_block(c, &s, t.i);
+    LLVMValueRef row_first = first_row(c, s.m_first);
+    if (has_rows) contract_begin_block(c, s.kept, s.batch, row_first, s.a_rows);
+    /* K = 0 still makes one (empty) block: its totals are 0 and the epilogue runs. */
+    em_loop lk = em_for(e, zero, em_max(e, c->kk, one), num(c, c->kb));
+    emit_k_block(c, &s, lk.i, row_first, told);
     em_end(e, &lk);
-    if (has_rows) contract_end_block(c, kept, batch, row_first, first_row(c, em_add(e, m_first, m_count)), a_rows);
+    if (has_rows)
+        contract_end_block(c, s.kept, s.batch, row_first, first_row(c, em_add(e, s.m_first, s.m_count)), s.a_rows);
     em_end(e, &t);
     if (c->is_tile) amx_release(e);
 }
