@@ -758,81 +758,76 @@ static void take_head(window *w) {
     em_load_args(e, e->args);
 }
 
-fusor_status jit_emit_window(emit *e, fu_error *err) {
-    window *w = FU_NEW(e->arena, window);
-    w->e = e;
-    if (e->whole->band_rows) take_head(w);
-    w->k = e->k;
+/* Dims by their roles, the product and its operands. */
+static void find_parts(window *w) {
+    const ir_kernel *k = w->k;
     w->dim_m = -1;
-    for (int d = 0; d < w->k->n_dims; d++) {
-        if (w->k->dim[d].role == 'b') w->n_batch++;
-        if (w->k->dim[d].role == 'm') w->dim_m = d;
-        w->n_k += w->k->dim[d].role == 'k';
+    for (int d = 0; d < k->n_dims; d++) {
+        if (k->dim[d].role == 'b') w->n_batch++;
+        if (k->dim[d].role == 'm') w->dim_m = d;
+        w->n_k += k->dim[d].role == 'k';
     }
     w->dim_y = w->dim_m + 1;
     w->dim_n = w->dim_m + 2;
-    for (int i = 0; i < w->k->n_insts; i++) {
-        if (w->k->inst[i].op != IR_OP_MATMUL) continue;
+    for (int i = 0; i < k->n_insts; i++) {
+        if (k->inst[i].op != IR_OP_MATMUL) continue;
         w->matmul = i;
-        w->weights = ir_kernel_window_operand(w->k, 0)->index;
-        w->operand = ir_kernel_window_operand(w->k, 1)->index;
-        w->acc = w->k->inst[i].dtype;
+        w->weights = ir_kernel_window_operand(k, 0)->index;
+        w->operand = ir_kernel_window_operand(k, 1)->index;
+        w->acc = k->inst[i].dtype;
     }
+}
+
+/* The register tile, and whether it can be one. */
+static fusor_status set_tile(window *w, fu_error *err) {
+    emit *e = w->e;
+    const ir_kernel *k = w->k;
     w->bytes = ir_dtypes[w->acc].bytes;
     w->lanes = e->level->lanes;
     w->v_lanes = e->level->vector_bytes / w->bytes;
-    w->mr = w->k->tile.mr;
-    w->nr = w->k->tile.nr;
-    w->kb = w->k->tile.kb;
-    if (w->k->is_depthwise && w->nr < w->v_lanes) w->v_lanes = w->lanes = w->nr;
+    w->mr = k->tile.mr;
+    w->nr = k->tile.nr;
+    w->kb = k->tile.kb;
+    if (k->is_depthwise && w->nr < w->v_lanes) w->v_lanes = w->lanes = w->nr;
     w->nv = w->nr / w->v_lanes;
-    w->tile_rows = ir_window_tile_rows(w->k);
-    w->has_lower = ir_window_has_lower(w->k);
-    w->stores_last = stores_last(w);
-    w->cuts = !w->band_rows && ir_window_cuts_rows(w->k); /* k may be the head, which knows nothing of a band */
-    window_find_pads(w);
-    window_find_phases(w);
-    const int64_t step = ir_kernel_window_step(w->k);
-    w->step = step == IR_STRIDE_RUNTIME ? 0 : (int)step;
-    w->is_slab = ir_kernel_has_slab(w->k);
-    w->packs = ir_kernel_window_packs(w->k);
-    w->adds = ir_kernel_window_adds(w->k);
-    w->dot = ir_kernel_window_dot(w->k);
+    w->tile_rows = ir_window_tile_rows(k);
+    w->t_acc = em_scalar_type(e, w->acc);
+    w->t_vec = LLVMVectorType(w->t_acc, (unsigned)w->v_lanes);
+    w->dot = ir_kernel_window_dot(k);
     w->group = ir_dots[w->dot].group;
     w->has_pairs = w->dot == IR_DOT_BF16;
     w->is_tiled = ir_dot_is_tile(w->dot);
     if (w->has_pairs) {
-        if (!ir_window_pairs_of(w->k, &w->pairs))
+        if (!ir_window_pairs_of(k, &w->pairs))
             return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "a window kernel has no such words of bf16");
         w->kb /= 2;
     }
-    w->channels = w->is_slab ? ir_kernel_window_channels(w->k) : -1;
-    if (w->is_slab) w->step = 1;
     if (w->n_k > MAX_K || w->nr % w->v_lanes || w->nv > 8 ||
-        (!w->is_tiled && ((w->mr > 16 && !w->k->is_by_channel) || w->mr * w->nv > WINDOW_MAX_TILE)))
+        (!w->is_tiled && ((w->mr > 16 && !k->is_by_channel) || w->mr * w->nv > WINDOW_MAX_TILE)))
         return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "window kernel: tile %d x %d does not fit level %s", w->mr, w->nr,
                        e->level->name);
-    w->t_acc = em_scalar_type(e, w->acc);
-    w->t_vec = LLVMVectorType(w->t_acc, (unsigned)w->v_lanes);
-    set_values(w);
-    if (w->k->is_depthwise) {
-        window_emit_depthwise(w);
-        e->is_optimized = true;
-        return FUSOR_OK;
-    }
-    FU_TRY(window_emit_band(w, err));
-    if (w->is_tiled) {
-        window_emit_finish(w);
-        window_emit_tiled(w);
-        em_demote(e);
-        return FUSOR_OK;
-    }
-    if (w->k->is_by_channel) {
-        window_emit_finish(w);
-        window_emit_channels(w);
-        em_demote(e);
-        return FUSOR_OK;
-    }
+    return FUSOR_OK;
+}
+
+/* How the operand is read and results are stored. */
+static void set_access(window *w) {
+    const ir_kernel *k = w->k;
+    const int64_t step = ir_kernel_window_step(k);
+    w->has_lower = ir_window_has_lower(k);
+    w->stores_last = stores_last(w);
+    w->cuts = !w->band_rows && ir_window_cuts_rows(k); /* k may be the head, which knows nothing of a band */
+    window_find_pads(w);
+    window_find_phases(w);
+    w->is_slab = ir_kernel_has_slab(k);
+    w->packs = ir_kernel_window_packs(k);
+    w->adds = ir_kernel_window_adds(k);
+    w->channels = w->is_slab ? ir_kernel_window_channels(k) : -1;
+    w->step = w->is_slab ? 1 : step == IR_STRIDE_RUNTIME ? 0 : (int)step;
+}
+
+/* By fma, a row of places after the other: the functions, and the kernel that calls them. */
+static void emit_by_places(window *w) {
+    emit *e = w->e;
     window_emit_tile(w, TILE);
     if (e->level->has_mask) window_emit_tile(w, MASKED);
     if (e->level->has_mask && w->nv > 1) window_emit_tile(w, NARROW);
@@ -861,6 +856,30 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     window_emit_table(w, w->is_slab ? &slab : NULL);
     emit_tiles(w, rows);
     if (w->packs) em_endif(e, &phase);
+}
+
+fusor_status jit_emit_window(emit *e, fu_error *err) {
+    window *w = FU_NEW(e->arena, window);
+    w->e = e;
+    if (e->whole->band_rows) take_head(w);
+    w->k = e->k;
+    find_parts(w);
+    FU_TRY(set_tile(w, err));
+    set_access(w);
+    set_values(w);
+    if (w->k->is_depthwise) {
+        window_emit_depthwise(w);
+        e->is_optimized = true;
+        return FUSOR_OK;
+    }
+    FU_TRY(window_emit_band(w, err));
+    if (w->is_tiled || w->k->is_by_channel) {
+        window_emit_finish(w);
+        if (w->is_tiled) window_emit_tiled(w);
+        else window_emit_channels(w);
+    } else {
+        emit_by_places(w);
+    }
     em_demote(e);
     return FUSOR_OK;
 }
