@@ -265,7 +265,7 @@ static fusor_status build_kernel(planner *p, int c) {
     FU_TRY(b.status);
     if (kind == CLUSTER_CONTRACT && anchor->op == IR_OP_EINSUM) plan_contract_tile(&b, &st);
     if (kind == CLUSTER_WINDOW && !is_direct_window(&b)) plan_window_tile(&b, anchor, false);
-    if (b.k->kind == IR_KERNEL_ROW || (b.tail && !tail)) builder_mark_kept(b.k);
+    if (b.k->kind == IR_KERNEL_ROW || (b.tail && !tail)) builder_mark_kept(&b, &st);
     plan_find_slide(&b, &st);
     plan_find_turns(&b);
     take_arguments(&b, &st);

@@ -99,7 +99,7 @@ void builder_boundary(builder *b, ir_id id); /* for explain: the node comes from
 /* plan_dims.c: the dims of the kernel, and strides along them of all that the step reads and writes; those that rows
  * are kept along. */
 void builder_order_dims(builder *b, ir_step *st);
-void builder_mark_kept(ir_kernel *k);
+void builder_mark_kept(const builder *b, const ir_step *st);
 /* plan_slide.c: values of a map that the next row needs again; st->stride is known. */
 void plan_find_slide(const builder *b, const ir_step *st);
 void plan_find_turns(const builder *b); /* inputs of a map whose elements take turns in memory: ir_kbuffer.behind */
