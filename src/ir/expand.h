@@ -57,6 +57,8 @@ ir_id ir_expand_matvec(const ir_expand *c, const ir_node *n);
 /* Are sums of k products better made element by element, where one other dim is `few` and the other `many`? -1: not
  * known by the text. */
 bool ir_is_few_by_many(int64_t k, int64_t few, int64_t many);
+/* a * b + y, in the type that sums are made in, as a contraction on this level adds: with fma where that has it. */
+ir_id ir_expand_add_product(const ir_expand *c, ir_id a, ir_id b, ir_id y);
 /* Of a node of the graph as it was: a product whose result is only wanted transposed. It becomes the product of the
  * transposed operands the other way round, whose rows are stored as they are made. uses: ir_use_counts; NULL: nothing is
  * transposed. */

@@ -30,6 +30,7 @@ ir_graph *ir_graph_like(fu_arena *a, const ir_graph *from) {
     ir_graph *g = ir_graph_new(a, from->error, from->source, keep(a, from, from->name));
     g->loc = from->loc;
     g->packs_const = from->packs_const;
+    g->has_fma = from->has_fma;
     /* The table may be shared as long as both live in one arena: it only grows. */
     g->sizes = from->arena == a ? from->sizes : ir_sizes_copy(a, from->sizes);
     for (uint32_t i = 0; i < from->checks.n; i++) {

@@ -102,6 +102,7 @@ typedef struct ir_graph {
     fu_map unique;
     const struct ir_graph *as_written; /* what ir_normalize made it of; NULL: it is that still */
     bool packs_const; /* for a CPU: kernels pack operands that are `const` once; by ir_normalize alone */
+    bool has_fma;     /* what it is compiled for adds to products without rounding these; by ir_normalize alone */
     bool failed;      /* sticky */
 } ir_graph;
 

@@ -99,6 +99,7 @@ static void print_times(fu_arena *a, const ir_graph *g, timing *t, size_t n) {
 fusor_status ir_normalize(fu_arena *a, fu_error *e, ir_graph **g, const ir_plan_options *options) {
     ir_graph *from = *g;
     from->packs_const = !ir_level_is_gpu(options->level);
+    from->has_fma = ir_levels[options->level].has_fma;
     if (!options->no_fuse && !options->reference) FU_TRY(ir_recognize_attention(a, e, g));
     if (!options->no_fuse && !options->reference && from->packs_const) ir_put_channels_last(a, g);
     FU_TRY(ir_run_passes(a, e, g));

@@ -380,13 +380,11 @@ static term part_at(const einsum *v, term x, unsigned label, int64_t i) {
 /* y: its labels. */
 static term sum_of_products(const einsum *v, term a, term b, unsigned label, term y) {
     const int64_t count = known_places(v, &(list){1, {(uint8_t)label}});
-    y.id = 0;
+    y.id = ir_expand_number(v->c, v->t, 0);
     for (int64_t i = 0; i < count; i++) {
         const term x = part_at(v, a, label, i), w = part_at(v, b, label, i);
         if (!x.id || !w.id) return (term){.id = 0};
-        const ir_id left = spread(v, x, &y), right = spread(v, w, &y);
-        const ir_id each = left && right ? binary(v, IR_OP_MUL, left, right) : 0;
-        y.id = i && each ? binary(v, IR_OP_ADD, y.id, each) : each;
+        y.id = ir_expand_add_product(v->c, spread(v, x, &y), spread(v, w, &y), y.id);
         if (!y.id) break;
     }
     return y;

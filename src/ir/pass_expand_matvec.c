@@ -7,8 +7,8 @@
  *   register tile would have one row or one column, and fill its vectors only where operand 1 is contiguous along n.
  *   The vectors of many batches by one matrix are the rows of a product of matrices, which reads that once.
  *   k is 1: an element-wise product.
- *   k and m, or k and n, are 2 to 4 (points that are turned, colours): the sum of k element-wise products. Its vectors
- *   are full of rows, where a register tile has a few columns. (f32, one core with AVX-512, over the contraction, whose
+ *   k and m, or k and n, are 2 to 4 (points that are turned, colours): the sum of k element-wise products, in the order
+ *   and with the bits of a contraction. Its vectors are full of rows, where a register tile has a few columns. (f32, one core with AVX-512, over the contraction, whose
  *   operand 0 is read where it lies: 10,000 x 3 by 3 x 3 0.30; v3 0.13, 100,000 x 4 by 4 x 4 0.31.)
  *
  * Integers of 8 bits have instructions of their own in contractions, other integers are rare: for those only k = 1 is
@@ -179,14 +179,20 @@ static ir_id part_at(const matvec *v, int i, int64_t k) {
     return x && v->flip[i] ? swapped(v, x) : x;
 }
 
+ir_id ir_expand_add_product(const ir_expand *c, ir_id a, ir_id b, ir_id y) {
+    if (!a || !b || !y) return 0;
+    if (c->rw->to->has_fma) return ir_expand_op(c, IR_OP_FMA, 3, (ir_id[]){a, b, y}, NULL, 0, 0);
+    const ir_id x = ir_expand_op(c, IR_OP_MUL, 2, (ir_id[]){a, b}, NULL, 0, 0);
+    return x ? ir_expand_op(c, IR_OP_ADD, 2, (ir_id[]){y, x}, NULL, 0, 0) : 0;
+}
+
 static ir_id sum_of_products(const matvec *v, const ir_node *n) {
     const ir_graph *g = v->c->rw->to;
     int64_t count = 0;
-    ir_id y = 0;
+    ir_id y = ir_expand_number(v->c, v->acc, 0);
     if (!ir_size_is_const(g->sizes, size_of(g, n, 0, true), &count)) return 0;
     for (int64_t k = 0; k < count; k++) {
-        const ir_id x = product(v, part_at(v, 0, k), part_at(v, 1, k));
-        y = !x ? 0 : k ? ir_expand_op(v->c, IR_OP_ADD, 2, (ir_id[]){y, x}, NULL, 0, 0) : x;
+        y = ir_expand_add_product(v->c, part_at(v, 0, k), part_at(v, 1, k), y);
         if (!y) return 0;
     }
     return y;

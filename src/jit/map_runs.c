@@ -136,18 +136,41 @@ static map_choice *next_choice(const analysis *a, map_runs *r) {
     return NULL;
 }
 
-/* Loops that there are for what all choices decide. */
-static int count_loops(const analysis *a, map_runs *r) {
+/* How much code a loop of what is marked has. */
+static int64_t code_of(const analysis *a, const bool *is_marked) {
+    enum { FUNCTION = 16 };
+    int64_t n = 0;
+    for (int i = 0; i < a->k->n_insts; i++) {
+        const ir_kinst *in = &a->k->inst[i];
+        const bool is_function = in->op < IR_OP_COUNT && ir_ops[in->op].flags & IR_COSTLY;
+        if (is_marked[i]) n += is_function ? FUNCTION * (ir_dtypes[in->dtype].bytes == 8 ? 2 : 1) : 1;
+    }
+    return n;
+}
+
+/* Loops that there are for what all choices decide, and the code of all. */
+static int count_loops(const analysis *a, map_runs *r, int64_t *code) {
     map_choice before[MAP_CHOICES], *c;
     int n = 0;
     memcpy(before, r->choice, sizeof before);
     c = next_choice(a, r);
+    if (!c) *code += code_of(a, r->is_read);
     for (int side = 1; c && side <= 2; side++) {
         c->side = side;
-        n += count_loops(a, r);
+        n += count_loops(a, r, code);
     }
     memcpy(r->choice, before, sizeof before);
     return c ? n : 1;
+}
+
+/* No more choices than their loops may have code: what reads their values is in each loop. */
+static void limit_choices(const analysis *a, map_runs *r) {
+    enum { MORE = 2 };
+    for (; r->n_choices; r->n_choices--) {
+        int64_t code = 0;
+        if (count_loops(a, r, &code) <= MAP_CHOICES + 1 && code <= MORE * code_of(a, r->is_needed)) return;
+        ir_kernel_mark(a->k, a->k->inst[r->choice[r->n_choices - 1].inst].in[0], r->is_needed);
+    }
 }
 
 static bool has_offset(const analysis *a, int inst) {
@@ -189,10 +212,7 @@ map_runs *map_find_runs(emit *e, const map *m) {
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_K_STORE) find_sources(a, i, r);
     if (!r->n || r->n > MAP_SOURCES) return NULL;
-    while (count_loops(a, r) > MAP_CHOICES + 1) {
-        const int left = a->k->inst[r->choice[--r->n_choices].inst].in[0];
-        ir_kernel_mark(k, left, r->is_needed);
-    }
+    limit_choices(a, r);
     for (int i = 0; i < r->n_choices; i++) r->has_cuts |= varies(a, k->inst[r->choice[i].inst].in[0]);
     for (int i = 0; i < r->n; i++) r->has_cuts |= has_cuts(a, r->source[i].inst);
     for (int i = 0; i < r->n; i++) r->has_offsets |= has_offset(a, r->source[i].inst);
@@ -425,30 +445,30 @@ static void emit_decided(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end) 
     em_endif(e, &b);
 }
 
-/* The same for what choices are still to be decided. Conditions are known already. */
+/* The same for what choices are still to be decided, whose conditions r has. */
 static void emit_run(emit *e, map *m, run *r, LLVMValueRef begin, LLVMValueRef end) {
     map_runs *runs = m->runs;
     map_choice before[MAP_CHOICES];
     map_source source[MAP_SOURCES];
-    const int n_known = r->n_known;
     memcpy(before, runs->choice, sizeof before);
     memcpy(source, runs->source, sizeof source);
     map_choice *c = next_choice(r->a, runs);
     if (c) {
         const int condition = r->a->k->inst[c->inst].in[0];
+        run *side = FU_NEW(e->arena, run); /* what is asked in one is not known in the other */
+        *side = *r;
         em_branch b = em_if(e, r->v.at[condition]);
         c->side = 1;
-        know(r, condition);
-        emit_run(e, m, r, begin, end);
-        r->n_known = n_known;
+        know(side, condition);
+        emit_run(e, m, side, begin, end);
         em_else(e, &b);
+        *side = *r;
         c->side = 2;
-        if (n_known < KNOWN) r->known[r->n_known++] = ~condition;
-        emit_run(e, m, r, begin, end);
-        r->n_known = n_known;
+        if (side->n_known < KNOWN) side->known[side->n_known++] = ~condition;
+        emit_run(e, m, side, begin, end);
         em_endif(e, &b);
     } else {
-        if (n_known) find_all(r, m);
+        if (r->n_known) find_all(r, m);
         emit_decided(e, m, begin, end);
     }
     memcpy(runs->source, source, sizeof source);

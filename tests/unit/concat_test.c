@@ -112,6 +112,11 @@ Test(concat, boundaries_are_those_of_the_parts) {
 }
 
 /* ---- bits ---- */
+/* x within a frame of another value, and that within another one: more conditions than a kernel knows of at once. */
+#define FRAME(op, from, to)                                                                                            \
+    "%n" to " = " op "(%s" from ") %s" to " = pad(%n" to ", pads=[1, 1, 1, 1, 1, 1, 1, 1], value=" to ") "
+#define FRAMES(a, b, c, d, e) FRAME("neg", a, b) FRAME("square", b, c) FRAME("abs", c, d) FRAME("sqrt", d, e)
+
 static const char *const programs[] = {
     CONVS "%c = concat(%a, %b, axis=1) " LAST,
     CONVS
@@ -128,6 +133,8 @@ static const char *const programs[] = {
     "%z = cumsum(%x, axis=3) %q = softmax(%x, axis=3) %c = concat(%z, %q, %z, axis=1) %s = cumsum(%c, axis=2) return "
     "%s",
     "%z = cumsum(%x, axis=3) %q = softmax(%x, axis=3) %c = concat(%z, %q, axis=0) %s = cumsum(%c, axis=0) return %s",
+    "%c = concat(%y, %y, axis=3) %s0 = sin(%c) " FRAMES("0", "1", "2", "3", "4") FRAMES("4", "5", "6", "7", "8")
+        FRAMES("8", "9", "10", "11", "12") "return %s12",
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs, N_IN = 9, ROWS = 18, ROOM = 1 << 15 };
 
@@ -149,7 +156,7 @@ static size_t run(const char *body, const char *level, int threads, uint32_t fla
     static const int64_t shape[N_IN][4] = {{1, 8, ROWS, 24}, {16, 8, 3, 3},    {12, 8, 1, 1},
                                            {8, 28, 3, 3},    {1, 4, ROWS, 24}, {2, 8, ROWS, 24},
                                            {16, 8, 3, 3},    {8, 44, 3, 3},    {16, 8, 3, 3}};
-    char text[1200];
+    char text[1800];
     snprintf(text, sizeof text, "func @f(%s) -> %s { %s }", PARAMS, ONE, body);
     fusor_context *ctx = new_context_for(level, threads);
     fusor_buffer in[N_IN], y = {.data = NULL}, strided = {.data = NULL};

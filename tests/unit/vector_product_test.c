@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* vector_product_test.c: which products with vectors are contractions and which are sums along rows. (Values are
  * compared in diff/ops_test.c.) */
+#include "../host_level.h"
+#include "api_test.h"
 #include "plan_test.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 TestSuite(vector_product, .init = text_start, .fini = text_stop);
 
@@ -64,4 +69,32 @@ Test(vector_product, many_rows_by_few_elements_are_maps) {
                                  "{ %y = einsum(\"hwc,dc->hwd\", %x, %w) return %y }",
                                  &(ir_plan_options){.level = IR_LEVEL_V4});
     cr_expect(p->steps.n == 1 && p->steps.at[0].kernel->kind == IR_KERNEL_MAP);
+}
+
+/* Products are added as a contraction adds them, without being rounded where the level has fma. */
+Test(vector_product, few_elements_have_the_bits_of_contractions) {
+    for (int level = IR_LEVEL_V2; level <= IR_LEVEL_V4; level++) {
+        if (!host_has_level(level)) continue;
+        fusor_context *ctx = new_context_for(ir_levels[level].name, 1);
+        float x[70 * 3], w[9], y[2][70 * 3];
+        for (int i = 0; i < 70 * 3; i++) x[i] = sinf((float)i * 1.7f);
+        for (int i = 0; i < 9; i++) w[i] = cosf((float)i * 2.3f);
+        x[0] = 1e19f, x[1] = 2e19f, x[2] = 0; /* less 1e38, and 4e38 */
+        w[0] = -1e19f, w[3] = 2e19f, w[6] = 0;
+        x[3] = x[4] = x[5] = -0.0f;
+        for (int named = 0; named < 2; named++) { /* of columns whose number has a name: a contraction */
+            char text[200];
+            snprintf(text, sizeof text,
+                     "func @f(%%x: f32[N, 3], %%w: f32[3, %s]) -> f32[N, %s] { %%y = matmul(%%x, %%w) return %%y }",
+                     named ? "M" : "3", named ? "M" : "3");
+            fusor_executable *exe = compiled_with(ctx, text, 0);
+            fusor_buffer in[2] = {{.data = x, .dtype = FUSOR_F32, .rank = 2, .shape = {70, 3}},
+                                  {.data = w, .dtype = FUSOR_F32, .rank = 2, .shape = {3, 3}}},
+                         out = {.data = y[named], .dtype = FUSOR_F32, .rank = 2, .shape = {70, 3}};
+            OK(fusor_executable_call(exe, 2, in, 1, &out));
+            fusor_executable_free(exe);
+        }
+        cr_expect(memcmp(y[0], y[1], sizeof y[0]) == 0, "%s", ir_levels[level].name);
+        fusor_context_free(ctx);
+    }
 }
