@@ -28,6 +28,11 @@ ir_id ir_expand_count(const ir_expand *c, ir_id x, uint32_t mask);
 ir_id ir_expand_op(const ir_expand *c, ir_op op, int n_in, const ir_id *in, const ir_attr *attr, unsigned n_attrs,
                    ir_dtype to);
 ir_id ir_expand_transpose(const ir_expand *c, ir_id x, const int *perm); /* 0 where x is */
+/* x by RESHAPE or BROADCAST_TO; x where it has the shape. */
+ir_id ir_expand_shaped(const ir_expand *c, ir_op op, ir_id x, const ir_size *dim, unsigned rank);
+/* x from start to end by steps along n axes. */
+ir_id ir_expand_slice(const ir_expand *c, ir_id x, unsigned n, ir_size *start, ir_size *end, ir_size *step,
+                      ir_size *axis);
 /* A tensor of these dims, all elements v of type t. */
 ir_id ir_expand_full(const ir_expand *c, ir_dtype t, ir_bits v, const ir_size *dim, unsigned rank);
 /* The last node of a composite is the one that the user named. */

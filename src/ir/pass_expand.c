@@ -69,6 +69,22 @@ ir_id ir_expand_reduce(const ir_expand *c, ir_op op, ir_id x, uint32_t mask, boo
     return ir_add_raw(c->rw->to, &n);
 }
 
+ir_id ir_expand_shaped(const ir_expand *c, ir_op op, ir_id x, const ir_size *dim, unsigned rank) {
+    ir_size list[IR_MAX_RANK];
+    const ir_node *n = x ? ir_at(c->rw->to, x) : NULL;
+    if (!n || (n->rank == rank && memcmp(n->dim, dim, rank * sizeof *dim) == 0)) return x;
+    memcpy(list, dim, rank * sizeof *dim);
+    const ir_attr shape = ir_list_attr(list, rank);
+    return ir_expand_op(c, op, 1, &x, &shape, 1, 0);
+}
+
+ir_id ir_expand_slice(const ir_expand *c, ir_id x, unsigned n, ir_size *start, ir_size *end, ir_size *step,
+                      ir_size *axis) {
+    const ir_attr attr[4] = {ir_list_attr(start, n), ir_list_attr(end, n), ir_list_attr(step, n),
+                             ir_list_attr(axis, n)}; /* ORDER attrs_SLICE: starts, ends, steps, axes */
+    return x ? ir_expand_op(c, IR_OP_SLICE, 1, &x, attr, 4, 0) : 0;
+}
+
 ir_id ir_expand_number(const ir_expand *c, ir_dtype t, double v) {
     bool fits;
     return ir_add_literal(c->rw->to, t, ir_bits_from_double(t, v, &fits));

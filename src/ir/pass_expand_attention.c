@@ -53,8 +53,7 @@ static ir_id with_heads(const attention *x, ir_id a, ir_size heads, ir_size rows
     ir_node shape = *ir_at(x->g, a);
     shape.dim[shape.rank - 3] = heads;
     shape.dim[shape.rank - 2] = rows;
-    const ir_attr attr = {.is_set = true, .list = shape.dim, .n = shape.rank};
-    return ir_expand_op(x->c, IR_OP_RESHAPE, 1, &a, &attr, 1, 0);
+    return ir_expand_shaped(x->c, IR_OP_RESHAPE, a, shape.dim, shape.rank);
 }
 
 static ir_size heads_of(const attention *x, ir_id id) {

@@ -60,10 +60,7 @@ static ir_id cast(const conv *v, ir_id x, ir_dtype t) {
     return ir_at(v->g, x)->dtype == t ? x : ir_expand_op(v->c, IR_OP_CAST, 1, &x, NULL, 0, t);
 }
 static ir_id reshape(const conv *v, ir_id x, const ir_size *dim, unsigned rank) {
-    ir_size list[IR_MAX_RANK];
-    memcpy(list, dim, rank * sizeof *dim);
-    const ir_attr shape = ir_list_attr(list, rank);
-    return ir_expand_op(v->c, IR_OP_RESHAPE, 1, &x, &shape, 1, 0);
+    return ir_expand_shaped(v->c, IR_OP_RESHAPE, x, dim, rank);
 }
 /* Sizes of the spatial axes of a node, multiplied. */
 static ir_size area(const conv *v, const ir_node *x) {
@@ -195,9 +192,7 @@ static ir_id part_of(const conv *v, const turns *t, ir_id w) {
         axes[n++] = number(v, 3 + 2 * (int)i);
     }
     for (unsigned i = 0; i < n; i++) step[i] = number(v, 1);
-    const ir_attr attr[4] = {ir_list_attr(start, n), ir_list_attr(stop, n), ir_list_attr(step, n),
-                             ir_list_attr(axes, n)};
-    return n ? ir_expand_op(v->c, IR_OP_SLICE, 1, &w, attr, 4, 0) : w;
+    return n ? ir_expand_slice(v->c, w, n, start, stop, step, axes) : w;
 }
 
 /* Weights [C, O / g, K..] as [O * phases, C / g, taken..], places backwards. */
@@ -247,9 +242,7 @@ static ir_id turned_weights(const conv *v, const turns *t, ir_id w) {
         back[count] = number(v, -1);
         axes[count++] = number(v, 2 + (int)v->spatial + (int)i);
     }
-    const ir_attr attr[4] = {ir_list_attr(start, count), ir_list_attr(stop, count), ir_list_attr(back, count),
-                             ir_list_attr(axes, count)};
-    if (w && count) w = ir_expand_op(v->c, IR_OP_SLICE, 1, &w, attr, 4, 0);
+    if (count) w = ir_expand_slice(v->c, w, count, start, stop, back, axes);
     dim[0] = ir_size_mul(v->s, made, number(v, t->all));
     dim[1] = each;
     for (unsigned i = 0; i < v->spatial; i++) dim[2 + i] = number(v, t->taken[i]);
@@ -327,9 +320,7 @@ static ir_id interleaved(const conv *v, ir_id y) {
     }
     y = y ? reshape(v, y, dim, v->rank) : 0;
     if (!y || is_whole) return y;
-    const ir_attr attr[4] = {ir_list_attr(start, m), ir_list_attr(stop, m), ir_list_attr(step, m),
-                             ir_list_attr(axis, m)};
-    y = ir_expand_op(v->c, IR_OP_SLICE, 1, &y, attr, 4, 0);
+    y = ir_expand_slice(v->c, y, m, start, stop, step, axis);
     if (y) memcpy(ir_at(v->g, y)->dim, v->n->dim, v->rank * sizeof(ir_size));
     return y;
 }
@@ -418,9 +409,7 @@ static ir_id expand_transposed(const conv *v, ir_id x, ir_id w) {
         axis[i] = number(v, IR_SPATIAL_AT + (int)i);
     }
     y = y ? reshape(v, y, dim, v->rank) : 0;
-    const ir_attr attr[4] = {ir_list_attr(start, n), ir_list_attr(stop, n), ir_list_attr(step, n),
-                             ir_list_attr(axis, n)};
-    y = y ? ir_expand_op(v->c, IR_OP_SLICE, 1, &y, attr, 4, 0) : 0;
+    y = ir_expand_slice(v->c, y, n, start, stop, step, axis);
     if (y) memcpy(ir_at(v->g, y)->dim, v->n->dim, v->rank * sizeof(ir_size));
     return y;
 }
@@ -509,9 +498,7 @@ static ir_id some_places(const conv *v, ir_id x) {
         list[3][i] = number(v, 1 + i);
     }
     if (!any) return x;
-    ir_attr attr[4]; /* ORDER attrs_SLICE: starts, ends, steps, axes */
-    for (int i = 0; i < 4; i++) attr[i] = ir_list_attr(list[i], v->spatial);
-    x = ir_expand_op(v->c, IR_OP_SLICE, 1, &x, attr, 4, 0);
+    x = ir_expand_slice(v->c, x, v->spatial, list[0], list[1], list[2], list[3]);
     for (unsigned i = 0; i < v->spatial && x; i++) ir_at(v->g, x)->dim[1 + i] = v->n->dim[IR_SPATIAL_AT + i];
     return x;
 }

@@ -58,12 +58,7 @@ static ir_id cast(const einsum *v, ir_id x, ir_dtype t) {
 }
 
 static ir_id reshape(const einsum *v, ir_id x, const ir_size *dim, unsigned rank) {
-    const ir_node *of = x ? ir_at(v->g, x) : NULL;
-    ir_size copy[IR_MAX_RANK];
-    if (!x || (of->rank == rank && memcmp(of->dim, dim, rank * sizeof *dim) == 0)) return x;
-    memcpy(copy, dim, rank * sizeof *dim);
-    const ir_attr shape = {.is_set = true, .list = copy, .n = rank};
-    return ir_expand_op(v->c, IR_OP_RESHAPE, 1, &x, &shape, 1, 0);
+    return ir_expand_shaped(v->c, IR_OP_RESHAPE, x, dim, rank);
 }
 
 static ir_id permute(const einsum *v, ir_id x, const unsigned *from, unsigned rank) {
@@ -100,13 +95,7 @@ static term diagonal(const einsum *v, term x, unsigned p, unsigned q) {
         dim[p] = ir_size_const(v->s, n * n);
         ir_size start = ir_size_const(v->s, 0), end = dim[p], step = ir_size_const(v->s, n + 1),
                 axis = ir_size_const(v->s, p);
-        const ir_attr attr[4] = {/* ORDER attrs_SLICE: starts, ends, steps, axes */
-                                 {.is_set = true, .list = &start, .n = 1},
-                                 {.is_set = true, .list = &end, .n = 1},
-                                 {.is_set = true, .list = &step, .n = 1},
-                                 {.is_set = true, .list = &axis, .n = 1}};
-        const ir_id flat = reshape(v, x.id, dim, of.rank - 1u);
-        x.id = flat ? ir_expand_op(v->c, IR_OP_SLICE, 1, &flat, attr, 4, 0) : 0;
+        x.id = ir_expand_slice(v->c, reshape(v, x.id, dim, of.rank - 1u), 1, &start, &end, &step, &axis);
     } else {
         ir_size places[IR_MAX_RANK];
         for (unsigned d = 0; d < of.rank; d++) places[d] = d == p ? of.dim[p] : one;
@@ -366,14 +355,11 @@ static term part_at(const einsum *v, term x, unsigned label, int64_t i) {
     unsigned at = 0;
     while (x.label[at] != label) at++;
     ir_size axis = ir_size_const(v->s, at);
-    const ir_attr attr[4] = {ir_list_attr(&start, 1), ir_list_attr(&end, 1), ir_list_attr(&step, 1),
-                             ir_list_attr(&axis, 1)}; /* ORDER attrs_SLICE: starts, ends, steps, axes */
     memcpy(dim, ir_at(v->g, x.id)->dim, sizeof dim);
     memmove(&dim[at], &dim[at + 1], (x.rank - at - 1) * sizeof *dim);
     memmove(&x.label[at], &x.label[at + 1], x.rank - at - 1);
     x.rank--;
-    const ir_id part = ir_expand_op(v->c, IR_OP_SLICE, 1, &x.id, attr, 4, 0);
-    x.id = part ? reshape(v, part, dim, x.rank) : 0;
+    x.id = reshape(v, ir_expand_slice(v->c, x.id, 1, &start, &end, &step, &axis), dim, x.rank);
     return x;
 }
 

@@ -81,9 +81,8 @@ static bool is_hot(const ir_graph *g, ir_id id, hot *h) {
 
 /* The indices in another shape, as whole. */
 static ir_id indices_of(const ir_expand *c, const hot *h, ir_size *dim, unsigned rank) {
-    const ir_attr shape = ir_list_attr(dim, rank);
     const ir_id x = behind(c->rw->to, h->indices);
-    return ir_expand_cast(c, ir_expand_op(c, IR_OP_RESHAPE, 1, &x, &shape, 1, 0), h->whole);
+    return ir_expand_cast(c, ir_expand_shaped(c, IR_OP_RESHAPE, x, dim, rank), h->whole);
 }
 
 static ir_id unary(const ir_expand *c, ir_op op, ir_id x) { return ir_expand_op(c, op, 1, &x, NULL, 0, 0); }
@@ -157,9 +156,9 @@ ir_id ir_expand_hot(const ir_expand *c, const ir_node *n) {
     in[0] = ir_expand_full(c, t, 0, dim, last + 1u);
     const ir_attr attr[2] = {axis, {.is_set = true, .integer = 1}}; /* ORDER attrs_SCATTER: mode=add */
     ir_id y = ir_expand_op(c, IR_OP_SCATTER, 3, in, attr, 2, 0);
-    ir_size start = ir_size_const(s, 0), end = ir_size_const(s, depth), at = ir_size_const(s, (int64_t)last);
-    const ir_attr part[4] = {ir_list_attr(&start, 1), ir_list_attr(&end, 1), {0}, ir_list_attr(&at, 1)};
-    y = ir_expand_op(c, IR_OP_SLICE, 1, &y, part, 4, 0);
+    ir_size start = ir_size_const(s, 0), end = ir_size_const(s, depth), step = ir_size_const(s, 1),
+            at = ir_size_const(s, (int64_t)last);
+    y = ir_expand_slice(c, y, 1, &start, &end, &step, &at);
     axes = ir_list_attr(&start, 1); /* lines are dim 0 */
     if (lines > 1) y = ir_expand_op(c, IR_OP_REDUCE_SUM, 1, &y, &axes, 1, 0);
     if (ir_is_float(sum)) y = ir_expand_cast(c, y, sum); /* exact; a conversion from there saturates */

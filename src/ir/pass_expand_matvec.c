@@ -173,9 +173,7 @@ static ir_id part_at(const matvec *v, int i, int64_t k) {
     const bool is_last = i == 0 ? !v->flip[0] : v->flip[1];
     ir_size start = ir_size_const(sizes, k), end = ir_size_const(sizes, k + 1), step = ir_size_const(sizes, 1),
             axis = ir_size_const(sizes, (int64_t)v->rank[i] - (is_last ? 1 : 2));
-    const ir_attr attr[4] = {ir_list_attr(&start, 1), ir_list_attr(&end, 1), ir_list_attr(&step, 1),
-                             ir_list_attr(&axis, 1)}; /* ORDER attrs_SLICE: starts, ends, steps, axes */
-    const ir_id x = ir_expand_op(v->c, IR_OP_SLICE, 1, &v->operand[i], attr, 4, 0);
+    const ir_id x = ir_expand_slice(v->c, v->operand[i], 1, &start, &end, &step, &axis);
     return x && v->flip[i] ? swapped(v, x) : x;
 }
 

@@ -200,19 +200,8 @@ static ir_id slice(const ir_expand *c, ir_id x, unsigned axis, ir_size first, in
     if (ir_size_is(s, end, -1)) end = ir_size_const(s, INT64_MIN);
     if (step < 0 && first == last) first = ir_size_const(s, INT64_MAX);
     ir_size by = ir_size_const(s, step);
-    const ir_attr attr[4] = {ir_list_attr(&first, 1), ir_list_attr(&end, 1), ir_list_attr(&by, 1),
-                             ir_list_attr(&at, 1)};
-    x = ir_expand_op(c, IR_OP_SLICE, 1, &x, attr, 4, 0);
+    x = ir_expand_slice(c, x, 1, &first, &end, &by, &at);
     return x && ir_at(c->rw->to, x)->dim[axis] == count ? x : 0;
-}
-
-static ir_id shaped(const ir_expand *c, ir_op op, ir_id x, const ir_size *dim, unsigned rank) {
-    const ir_node *n = ir_at(c->rw->to, x);
-    ir_size list[IR_MAX_RANK];
-    if (n->rank == rank && memcmp(n->dim, dim, rank * sizeof *dim) == 0) return x;
-    memcpy(list, dim, rank * sizeof *dim);
-    const ir_attr attr = ir_list_attr(list, rank);
-    return ir_expand_op(c, op, 1, &x, &attr, 1, 0);
 }
 
 /* The places from .. from + n - 1 of x over and over. */
@@ -239,11 +228,11 @@ static ir_id repeat(const ir_expand *c, ir_id x, int64_t by) {
     if (n.rank == IR_MAX_RANK) return 0;
     memcpy(dim, n.dim, sizeof dim);
     dim[n.rank] = ir_size_const(s, 1);
-    x = shaped(c, IR_OP_RESHAPE, x, dim, n.rank + 1u);
+    x = ir_expand_shaped(c, IR_OP_RESHAPE, x, dim, n.rank + 1u);
     dim[n.rank] = ir_size_const(s, by);
-    x = shaped(c, IR_OP_BROADCAST_TO, x, dim, n.rank + 1u);
+    x = ir_expand_shaped(c, IR_OP_BROADCAST_TO, x, dim, n.rank + 1u);
     dim[n.rank - 1] = ir_size_mul(s, n.dim[n.rank - 1], dim[n.rank]);
-    return shaped(c, IR_OP_RESHAPE, x, dim, n.rank);
+    return ir_expand_shaped(c, IR_OP_RESHAPE, x, dim, n.rank);
 }
 
 /* The view that take or take_along is, or 0. */
@@ -285,9 +274,9 @@ ir_id ir_expand_take(const ir_expand *c, const ir_node *n) {
         memcpy(dim, n->dim, sizeof dim);
         for (int d = 0; d < index.rank; d++)
             if (d != p.dim) dim[axis + (unsigned)d] = ir_size_const(s, 1);
-        y = shaped(c, IR_OP_RESHAPE, y, dim, n->rank);
+        y = ir_expand_shaped(c, IR_OP_RESHAPE, y, dim, n->rank);
     }
-    return y ? shaped(c, IR_OP_BROADCAST_TO, y, n->dim, n->rank) : 0;
+    return y ? ir_expand_shaped(c, IR_OP_BROADCAST_TO, y, n->dim, n->rank) : 0;
 }
 
 /* The concatenation that a scatter is, or 0. */

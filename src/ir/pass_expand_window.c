@@ -84,10 +84,7 @@ static ir_id slice(const pool *p, ir_id x, const part *parts, unsigned n) {
         is_all &= parts[i].from == 0 && parts[i].step == 1 && ir_at(p->g, x)->dim[parts[i].axis] == parts[i].count;
     }
     if (is_all) return x;
-    /* ORDER attrs_SLICE: starts, ends, steps, axes */
-    const ir_attr attr[4] = {ir_list_attr(start, n), ir_list_attr(end, n), ir_list_attr(step, n),
-                             ir_list_attr(axis, n)};
-    const ir_id id = add(p, IR_OP_SLICE, 1, &x, attr, 4, 0);
+    const ir_id id = ir_expand_slice(p->c, x, n, start, end, step, axis);
     /* Bounds that clamp make the same sizes in other words. */
     for (unsigned i = 0; i < n && id; i++) ir_at(p->g, id)->dim[parts[i].axis] = parts[i].count;
     return id;
@@ -235,8 +232,8 @@ ir_id ir_expand_window(const ir_expand *c, const ir_node *n) {
         mean.attr[1] = (ir_attr){.is_set = true, .integer = 1};
         return ir_expand_reduction(c, &mean);
     }
-    const ir_id y =
-        n->op == IR_OP_MAX_POOL ? pooled(&p, IR_OP_MAXIMUM, n->in[0], ir_scalar_of(n->dtype, -INFINITY)) : expand_average(&p);
+    const ir_id y = n->op == IR_OP_MAX_POOL ? pooled(&p, IR_OP_MAXIMUM, n->in[0], ir_scalar_of(n->dtype, -INFINITY))
+                                            : expand_average(&p);
     return ir_expand_finish(c, y, n->in[0]);
 }
 
@@ -261,13 +258,12 @@ ir_id ir_expand_blocks(const ir_expand *c, const ir_node *n) {
     const unsigned h = x.rank - 4u;
     ir_size plane[4] = {ir_size_const(s, 1), ir_size_const(s, 1), ir_size_mul(s, x.dim[h], x.dim[h + 1]),
                         ir_size_mul(s, x.dim[h + 2], x.dim[h + 3])},
-            window[2] = {x.dim[h + 1], x.dim[h + 3]}, dim[IR_MAX_RANK];
+            window[2] = {x.dim[h + 1], x.dim[h + 3]};
     for (unsigned d = 0; d < h; d++) plane[0] = ir_size_mul(s, plane[0], x.dim[d]);
     for (unsigned d = 0; d < 4; d++)
         if (ir_size_is_huge(s, plane[d])) /* an expression of too many terms */
             return n->op == IR_OP_REDUCE_MEAN ? ir_expand_reduction(c, n) : ir_add_raw(c->rw->to, n);
-    const ir_attr shape = {.is_set = true, .list = plane, .n = 4};
-    ir_id image = ir_expand_op(c, IR_OP_RESHAPE, 1, n->in, &shape, 1, 0);
+    ir_id image = ir_expand_shaped(c, IR_OP_RESHAPE, n->in[0], plane, 4);
     if (!image) return 0;
     const ir_op op = n->op == IR_OP_REDUCE_MAX ? IR_OP_MAX_POOL : IR_OP_AVERAGE_POOL;
     ir_node windows = ir_expand_node(c, op, n->dtype, n, 1);
@@ -277,8 +273,5 @@ ir_id ir_expand_blocks(const ir_expand *c, const ir_node *n) {
     windows.dim[2] = x.dim[h];
     windows.dim[3] = x.dim[h + 2];
     windows.attr[0] = windows.attr[1] = ir_list_attr(window, 2); /* ORDER ATTRS_WINDOW: kernel, strides */
-    const ir_id y = ir_expand_window(c, &windows);
-    memcpy(dim, n->dim, sizeof dim);
-    const ir_attr result = {.is_set = true, .list = dim, .n = n->rank};
-    return y ? ir_expand_op(c, IR_OP_RESHAPE, 1, &y, &result, 1, 0) : 0;
+    return ir_expand_shaped(c, IR_OP_RESHAPE, ir_expand_window(c, &windows), n->dim, n->rank);
 }

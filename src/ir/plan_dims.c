@@ -391,22 +391,16 @@ static void order_attention(builder *b, const cluster *c, dim_order *o) {
     for (int d = heads; d < b->space; d++) put_dim(o, d, "hmnkjg"[d - (c->rank - 3)]);
 }
 
-static void order_reduce(builder *b, const cluster *c, dim_order *o) {
+/* Of reductions and scans. */
+static void order_rows(builder *b, const cluster *c, dim_order *o) {
     const int column = column_of(b, c);
-    const uint32_t of_column = column < 0 ? 0 : 1u << column;
-    put_dims(b, o, 0, b->space, ~c->reduced & ~of_column, 'p');
+    const uint32_t along = c->kind == CLUSTER_SCAN ? 1u << c->scanned : c->reduced,
+                   of_column = column < 0 ? 0 : 1u << column;
+    put_dims(b, o, 0, b->space, ~along & ~of_column, 'p');
     const int n_rows = o->n;
-    put_dims(b, o, 0, b->space, c->reduced, 'r');
-    if (o->n == n_rows)
-        put_dim(o, NO_DIM, 'r'); /* every reduced size is 1, or there is no axis: one element is reduced */
-    put_dims(b, o, 0, b->space, of_column, 'v');
-}
-
-static void order_scan(builder *b, const cluster *c, dim_order *o) {
-    const int column = column_of(b, c);
-    const uint32_t scanned = 1u << c->scanned, of_column = column < 0 ? 0 : 1u << column;
-    put_dims(b, o, 0, b->space, ~scanned & ~of_column, 'p');
-    put_dims(b, o, 0, b->space, scanned, 'r');
+    put_dims(b, o, 0, b->space, along, 'r');
+    if (o->n == n_rows && c->kind == CLUSTER_REDUCE) /* every reduced size is 1, or there is no axis */
+        put_dim(o, NO_DIM, 'r');
     put_dims(b, o, 0, b->space, of_column, 'v');
 }
 
@@ -526,8 +520,7 @@ void builder_order_dims(builder *b, ir_step *st) {
     else if (c->kind == CLUSTER_CONTRACT) order_contract(b, c, &o);
     else if (c->kind == CLUSTER_WINDOW) o.n = plan_window_order(b, ir_at(b->p->g, c->anchor), o.at, o.role);
     else if (c->kind == CLUSTER_ATTENTION) order_attention(b, c, &o);
-    else if (c->kind == CLUSTER_REDUCE) order_reduce(b, c, &o);
-    else if (c->kind == CLUSTER_SCAN) order_scan(b, c, &o);
+    else if (c->kind == CLUSTER_REDUCE || c->kind == CLUSTER_SCAN) order_rows(b, c, &o);
     else if (c->anchor) order_scatter(b, (int)ir_at(b->p->g, c->anchor)->attr[0].integer, &o);
     else order_map(b, &o);
     if (!has_subscripts) merge_dims(b, c, &o);
