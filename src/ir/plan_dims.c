@@ -117,31 +117,38 @@ static int pixels_dim(const builder *b, int last) {
 }
 
 /* MAP on a CPU: the dim along which vectors go where the last one is of a few elements that its inputs have apart (not
- * 2 to 4 elements, which are whole vectors and shuffles): one along which an input is contiguous, that which varies
- * along most dims (others are small beside it), else, for very few, the largest that is known; else the last one, `last`. (Elements of several tensors that take turns: their stores are
- * apart.) */
+ * 2 to 4 elements, which are whole vectors and shuffles; what has one element for each of the last dim does not count):
+ * one along which an input is contiguous, that which varies along most dims (others are small beside it), else, for very
+ * few, the largest that is known; else the last one, `last`. (Elements of several tensors that take turns: their stores
+ * are apart.) */
 static int vector_dim(builder *b, int last) {
     enum { FEW = 8, VERY_FEW = 4, MANY = 16 };
     const ir_sizes *sz = b->p->g->sizes;
     int64_t n = 0, most = MANY - 1;
     int contiguous_dim = -1, varied = 0, largest = last;
-    bool may_gather = false;
+    bool may_gather = false, has_one_each = false, is_apart = false;
     if (ir_level_is_gpu(b->k->level) || last < 1 || !ir_size_is_const(sz, b->dim[last], &n) || n > FEW) return last;
     const int pixels = pixels_dim(b, last);
     if (pixels >= 0) return pixels;
-    const bool is_very_few = n <= VERY_FEW;
+    const bool is_very_few = n <= VERY_FEW, is_fewer = n < FEW;
     for (uint32_t i = 0; i < b->accesses.n; i++) {
         const access *a = &b->accesses.at[i];
         if (a->is_output) continue;
-        may_gather = is_very_few;
-        if (ir_size_is_const(sz, a->stride[last], &n) && n != 0 && n >= -1 && n <= 4) return last;
         int varies = 0;
         for (int d = 0; d <= last; d++) varies += a->stride[d] != b->zero && !ir_size_is(sz, b->dim[d], 1);
+        const bool is_one_each = is_fewer && varies == 1 && a->stride[last] != b->zero; /* of the last dim alone */
+        if (is_one_each) {
+            has_one_each = true;
+            continue;
+        }
+        may_gather = is_very_few;
+        if (ir_size_is_const(sz, a->stride[last], &n) && n != 0 && n >= -1 && n <= 4) return last;
         for (int d = 0; d < last; d++)
             if (a->stride[d] == b->one && varies >= varied && !ir_size_is(sz, b->dim[d], 1) &&
                 !(ir_size_is_const(sz, b->dim[d], &n) && n < MANY))
-                contiguous_dim = d, varied = varies;
+                contiguous_dim = d, varied = varies, is_apart = a->stride[last] != b->zero;
     }
+    if (has_one_each && !is_very_few && !is_apart) return last; /* an outer sum: rows are written as they lie */
     for (int d = 0; d < last && may_gather; d++)
         if (ir_size_is_const(sz, b->dim[d], &n) && n > most) {
             most = n;

@@ -211,6 +211,11 @@ Test(move, vectors_go_along_pixels) {
     cr_expect_eq(turns_of("func @f(%x: f32[N, 4], %b: f32[N, 1]) -> f32[N, 4] { %y = mul(%x, %b) return %y }"), 4);
     cr_expect_eq(turns_of("func @f(%x: u8[H, W, 3]) -> u8[W, H, 3] { %y = transpose(%x, perm=[1, 0, 2]) return %y }"),
                  0, "pixels that are far apart");
+    cr_expect_eq(turns_of("func @f(%x: f32[3, H, W], %b: f32[3], %s: f32[3]) -> f32[H, W, 3] { %t = transpose(%x, "
+                          "perm=[1, 2, 0]) %m = mul(%t, %s) %y = add(%m, %b) return %y }"),
+                 3, "planes, and an operand with one value for each channel");
+    cr_expect_eq(turns_of("func @f(%x: f32[1, 5], %b: f32[N, 1]) -> f32[N, 5] { %y = add(%x, %b) return %y }"), 0,
+                 "an outer sum");
     cr_expect_eq(turns_of("func @f(%x: f32[N, 3]) -> f32[N, 3] { %i = iota(shape=[N, 1], axis=0, dtype=f32) "
                           "%y = add(%x, %i) return %y }"),
                  3, "the number of a pixel");
