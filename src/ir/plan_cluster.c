@@ -275,13 +275,21 @@ bool plan_try_join_view(planner *p, ir_id id, ir_reason *why) {
 }
 
 /* ---- what a reader computes itself ---- */
-/* The operand that is homed in cluster c too and has as many elements as the value; 0: there is none, or several. */
+/* Is it a value of the cluster's head that has no memory, since the tail alone reads it? */
+static bool is_kept_by_head(const planner *p, ir_id id, int c) {
+    const node_info *v = &p->info[id];
+    return v->home && v->home == p->clusters.at[c].head && !v->made_by;
+}
+
+/* The operand that is homed in cluster c too and has as many elements as the value; 0: there is none, or several, or
+ * another one is not in memory. */
 static ir_id source_in(const planner *p, ir_id id, int c) {
     const ir_node *n = ir_at(p->g, id);
     const ir_kind kind = ir_ops[n->op].kind;
     ir_id y = 0;
     if (kind != IR_KIND_EW && kind != IR_KIND_CONVERT && !is_view(n)) return 0;
     for (int i = 0; i < n->n_in; i++) {
+        if (is_kept_by_head(p, n->in[i], c)) return 0;
         if (!in_cluster(p, n->in[i], c)) continue;
         if (n->stretch && n->stretch[i]) return 0;
         if (y && y != n->in[i]) return 0;
