@@ -5,8 +5,8 @@
  *   each operand    sizes of 1 dropped; a subscript that it has twice: its diagonal; one that is nowhere else: summed
  *   a product       a matmul of [batch.., m, k] and [batch.., k, n], where each of m, n and k is one dim of both as
  *                   they lie; else an einsum of two, which is a kernel (plan_einsum.c); without a k, or of a matrix of
- *                   a few elements, element by element; of floats without an m or n a sum of products element by element, but small matrices of
- *                   many batches (a matmul)
+ *                   a few elements, element by element; of floats without an m or n a sum of products element by
+ *                   element, but small matrices of many batches (a matmul)
  *   at the end      the axes in the result's order, sizes of 1 put in, one conversion
  *
  * The axes that are one dim of a matmul are merged where they lie by a reshape, which costs nothing where they are

@@ -8,8 +8,9 @@
  *   The vectors of many batches by one matrix are the rows of a product of matrices, which reads that once.
  *   k is 1: an element-wise product.
  *   k and m, or k and n, are 2 to 4 (points that are turned, colours): the sum of k element-wise products, in the order
- *   and with the bits of a contraction. Its vectors are full of rows, where a register tile has a few columns. (f32, one core with AVX-512, over the contraction, whose
- *   operand 0 is read where it lies: 10,000 x 3 by 3 x 3 0.30; v3 0.13, 100,000 x 4 by 4 x 4 0.31.)
+ *   and with the bits of a contraction. Its vectors are full of rows, where a register tile has a few columns. (f32, one
+ *   core with AVX-512, over the contraction, whose operand 0 is read where it lies: 10,000 x 3 by 3 x 3 0.30; v3 0.13,
+ *   100,000 x 4 by 4 x 4 0.31.)
  *
  * Integers of 8 bits have instructions of their own in contractions, other integers are rare: for those only k = 1 is
  * taken. A row times a matrix that is `const` is a contraction on a CPU: packed once, the matrix is one stream from

@@ -117,8 +117,8 @@ void plan_contract_space(builder *b, const ir_node *n);
 void plan_contract_tile(builder *b, const ir_step *st);
 void plan_contract_last_columns(builder *b, const ir_step *st);
 
-/* plan_einsum.c: the space of a product that is an einsum, order and roles of its dims; the coordinates of an operand in its space. Are dims x and y
- * one run in all that the kernel reads and writes? */
+/* plan_einsum.c: the space of a product that is an einsum, order and roles of its dims; the coordinates of an operand in
+ * its space. Are dims x and y one run in all that the kernel reads and writes? */
 void plan_einsum_space(builder *b, const ir_node *n);
 void plan_einsum_coord(builder *b, const ir_node *n, int operand, int8_t coord[IR_MAX_RANK]);
 /* Of all dims m, n and k, before any are made one: < 0: not known. */
