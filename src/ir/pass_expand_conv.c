@@ -3,6 +3,8 @@
  *
  *   conv            of the padded operand, in one kernel, which takes the pads in on a CPU (plan_window.c); depthwise
  *                   with its pads
+ *   one window      of the whole image: operand [N, C * places] @ weights [O, C * places] transposed; conv_transpose of
+ *                   one place: operand [N, C] @ weights [C, O * places]
  *   conv of one place, without pads, between transposes of images whose channels are last
  *                   operand @ weights [O, C] transposed, over the channels where they lie; transposed in turn;
  *                   with strides of some of its places
@@ -47,8 +49,28 @@ static bool is_turned(const ir_graph *g, const ir_node *n) {
 
 static bool makes_nothing(const ir_graph *g, const ir_node *n) { return ir_size_is(g->sizes, n->dim[1], 0); }
 
+/* Is a window the whole image, or the result of one place, so that nothing is read or added to twice? */
+static bool has_one_window(const ir_graph *g, const ir_node *n) {
+    const ir_node *x = ir_at(g, n->in[0]), *w = ir_at(g, n->in[1]);
+    const bool is_transposed = n->op == IR_OP_CONV_TRANSPOSE;
+    const unsigned spatial = (unsigned)n->rank - IR_SPATIAL_AT;
+    if (!ir_is_float(x->dtype) || x->dtype != w->dtype || ir_node_attr(n, "groups")->integer != 1) return false;
+    for (unsigned i = 0; i < spatial; i++) {
+        const ir_size image = (is_transposed ? n : x)->dim[IR_SPATIAL_AT + i],
+                      place = (is_transposed ? x : n)->dim[IR_SPATIAL_AT + i];
+        if (!ir_size_is(g->sizes, place, 1) || image != w->dim[IR_SPATIAL_AT + i] ||
+            ir_window_entry(g, n, "pads", i, 0) || ir_window_entry(g, n, "pads", i + spatial, 0) ||
+            (ir_window_entry(g, n, "dilations", i, 1) != 1 && !ir_size_is(g->sizes, image, 1)) ||
+            (is_transposed && ir_window_entry(g, n, "output_padding", i, 0)))
+            return false;
+    }
+    return true;
+}
+
 bool ir_expands_conv(const ir_graph *g, const ir_node *n) {
-    return ir_ops[n->op].kind == IR_KIND_CONV && !ir_conv_is_window(g, n) &&
+    if (ir_ops[n->op].kind != IR_KIND_CONV) return false;
+    if (has_one_window(g, n)) return true;
+    return !ir_conv_is_window(g, n) &&
            (n->op == IR_OP_CONV_TRANSPOSE || ir_conv_fits_window(g, n) || makes_nothing(g, n));
 }
 
@@ -414,6 +436,27 @@ static ir_id expand_transposed(const conv *v, ir_id x, ir_id w) {
     return y;
 }
 
+static ir_id of_one_window(const conv *v) {
+    const ir_node *n = v->n;
+    const ir_node weights = *ir_at(v->g, n->in[1]);
+    const bool is_transposed = n->op == IR_OP_CONV_TRANSPOSE;
+    const ir_size places = area(v, &weights);
+    /* operand and weights as matrices; those of conv have the results as rows */
+    ir_size of_x[2] = {n->dim[0], weights.dim[is_transposed ? 0 : 1]}, of_w[2] = {weights.dim[0], weights.dim[1]};
+    if (!is_transposed) of_x[1] = ir_size_mul(v->s, of_x[1], places);
+    of_w[1] = ir_size_mul(v->s, of_w[1], places);
+    const ir_id in[2] = {reshape(v, n->in[0], of_x, 2), reshape(v, n->in[1], of_w, 2)};
+    const ir_attr attr[3] = {
+        {0},
+        {.is_set = true, .integer = !is_transposed},
+        {.is_set = true, .integer = v->t}}; /* ORDER attrs_MATMUL: transpose_a, transpose_b, dtype */
+    ir_id y = in[0] && in[1] ? ir_expand_op(v->c, IR_OP_MATMUL, 2, in, attr, 3, 0) : 0;
+    if (!y) return 0;
+    const ir_node matmul = *ir_at(v->g, y);
+    if (ir_expands_matvec(v->g, &matmul)) y = ir_expand_matvec(v->c, &matmul);
+    return y ? reshape(v, cast(v, y, v->t), n->dim, v->rank) : 0;
+}
+
 /* With the bias, in the type of the node. */
 static ir_id finished(const conv *v, ir_id y) {
     const ir_node *n = v->n;
@@ -520,6 +563,7 @@ ir_id ir_expand_conv(const ir_expand *c, const ir_node *n) {
     const bool is_transposed = n->op == IR_OP_CONV_TRANSPOSE;
     conv v = conv_of(c, n);
     if (makes_nothing(g, n)) return ir_expand_finish(c, ir_expand_full(c, n->dtype, 0, n->dim, n->rank), n->in[0]);
+    if (has_one_window(g, n)) return finished(&v, of_one_window(&v));
     const bool by_turns = is_turned(g, n);
     for (uint32_t i = 0; by_turns && i < v.spatial; i++)
         ir_size_is_const(g->sizes, ir_at(g, n->in[1])->dim[IR_SPATIAL_AT + i], &v.kernel[i]);

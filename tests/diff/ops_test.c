@@ -1291,6 +1291,9 @@ static void check_sizes(const char *text, domain dom, const int64_t (*sizes)[4],
 static void by_channel(ir_dtype t) {
     static const conv_case cases[] = {
         {"[A, 20, 7, 7]", "[40, 20, 3, 3]", "[40]", "[A, 40, 7, 7]", "pads=[1, 1, 1, 1]", "%y = relu(%r)"},
+        /* one window of the whole image: a product of matrices */
+        {"[A, 20, 3, 5]", "[9, 20, 3, 5]", "[9]", "[A, 9, 1, 1]", "strides=[2, 1]", "%y = relu(%r)"},
+        {"[A, 20, 1, 1]", "[33, 20, 1, 1]", "[33]", "[A, 33, 1, 1]", "dilations=[2, 3]", "%y = abs(%r)"},
         {"[A, 20, 15, 13]", "[33, 20, 3, 3]", "[33]", "[A, 33, 7, 7]", "strides=[2, 2], pads=[1, 0, 0, 2]",
          "%y = abs(%r)"},
         {"[A, 64, 5, 5]", "[34, 64, 3, 3]", "[34]", "[A, 34, 5, 5]", "pads=[1, 1, 1, 1]", "%y = gelu(%r)"},
@@ -1349,6 +1352,7 @@ static void by_channel(ir_dtype t) {
 static void transposed(ir_dtype t) {
     static const conv_case cases[] = {
         {"[A, 5, C, D]", "[5, 6, 2, 2]", "[6]", "[?, ?, ?, ?]", "strides=[2, 2]", "relu(%s)"},
+        {"[A, 5, 1, 1]", "[5, 6, 3, 2]", "[6]", "[A, 6, 3, 2]", "strides=[2, 3]", "relu(%s)"}, /* of one place */
         {"[A, 4, C, D]", "[4, 9, 4, 4]", "[9]", "[?, ?, ?, ?]", "strides=[2, 2], pads=[1, 1, 1, 1]", "abs(%s)"},
         {"[A, 3, C, D]", "[3, 12, 3, 3]", "[12]", "[?, ?, ?, ?]",
          "strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1]", "gelu(%s)"},

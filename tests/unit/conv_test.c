@@ -383,6 +383,30 @@ Test(conv, one_place_of_last_channels_is_a_product) {
     cr_expect(!is_product("[0, 3, 1, 2]", ", pads=[0, 1, 0, 0]", "%y"));
 }
 
+/* Of the whole image, or of one place: a product of matrices, whose weights are packed once. */
+static bool is_one_window(const char *x, const char *w, const char *call) {
+    text_start();
+    const ir_plan *p = plan_text(fu_format(&arena,
+                                           "func @f(%%x: f32[%s], const %%w: f32[%s]) -> f32[?, ?, ?, ?] "
+                                           "{ %%c = %s %%y = relu(%%c) return %%y }",
+                                           x, w, call),
+                                 &(ir_plan_options){.level = IR_LEVEL_V4});
+    const bool is = p->steps.at[0].kernel->kind == IR_KERNEL_CONTRACT && p->steps.at[0].prepack_param == 1;
+    text_stop();
+    return is;
+}
+
+Test(conv, one_window_is_a_product) {
+    cr_expect(is_one_window("N, 16, 5, 5", "120, 16, 5, 5", "conv(%x, %w)"));
+    cr_expect(is_one_window("N, 16, 1, 1", "8, 16, 1, 1", "conv(%x, %w, strides=[3, 3])"));
+    cr_expect(!is_one_window("N, 16, 5, 5", "120, 16, 4, 5", "conv(%x, %w)"));
+    cr_expect(!is_one_window("N, 16, 5, 5", "120, 16, 5, 5", "conv(%x, %w, pads=[0, 1, 0, 1])"));
+    cr_expect(!is_one_window("N, 16, 5, 5", "120, 8, 5, 5", "conv(%x, %w, groups=2)"));
+    cr_expect(is_one_window("N, 100, 1, 1", "100, 64, 4, 4", "conv_transpose(%x, %w, strides=[2, 2])"));
+    cr_expect(!is_one_window("N, 100, 1, 2", "100, 64, 4, 4", "conv_transpose(%x, %w, strides=[2, 2])"));
+    cr_expect(!is_one_window("N, 100, 1, 1", "100, 64, 4, 4", "conv_transpose(%x, %w, pads=[1, 1, 1, 1])"));
+}
+
 /* Where there are tiles and those do not serve, products of pairs of bf16 are slower than fma, and the bits are the same. */
 Test(conv, pairs_of_bf16_are_for_cpus_without_tiles) {
     const ir_target pairs = {IR_LEVEL_V4, IR_FEATURE_BF16}, tiles = {IR_LEVEL_V4, IR_FEATURE_BF16 | IR_FEATURE_AMXBF16};
