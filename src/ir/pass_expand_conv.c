@@ -3,8 +3,9 @@
  *
  *   conv            of the padded operand, in one kernel, which takes the pads in on a CPU (plan_window.c); depthwise
  *                   with its pads
- *   one window      of the whole image: operand [N, C * places] @ weights [O, C * places] transposed; conv_transpose of
- *                   one place: operand [N, C] @ weights [C, O * places]
+ *   one window      of the whole image: operand [N, C * places] @ weights [O, C * places] transposed, of one filter for
+ *                   each channel their products summed; conv_transpose of one place: operand [N, C] @ weights
+ *                   [C, O * places]
  *   conv of one place, without pads, between transposes of images whose channels are last
  *                   operand @ weights [O, C] transposed, over the channels where they lie; transposed in turn;
  *                   with strides of some of its places
@@ -49,12 +50,21 @@ static bool is_turned(const ir_graph *g, const ir_node *n) {
 
 static bool makes_nothing(const ir_graph *g, const ir_node *n) { return ir_size_is(g->sizes, n->dim[1], 0); }
 
+/* Has a convolution one filter for each channel? */
+static bool has_filters(const ir_graph *g, const ir_node *n) {
+    const ir_node *w = ir_at(g, n->in[1]);
+    const int64_t groups = ir_node_attr(n, "groups")->integer;
+    return n->op == IR_OP_CONV && ir_size_is(g->sizes, w->dim[0], groups) && ir_size_is(g->sizes, w->dim[1], 1) &&
+           ir_size_is(g->sizes, ir_at(g, n->in[0])->dim[1], groups);
+}
+
 /* Is a window the whole image, or the result of one place, so that nothing is read or added to twice? */
 static bool has_one_window(const ir_graph *g, const ir_node *n) {
     const ir_node *x = ir_at(g, n->in[0]), *w = ir_at(g, n->in[1]);
     const bool is_transposed = n->op == IR_OP_CONV_TRANSPOSE;
     const unsigned spatial = (unsigned)n->rank - IR_SPATIAL_AT;
-    if (!ir_is_float(x->dtype) || x->dtype != w->dtype || ir_node_attr(n, "groups")->integer != 1) return false;
+    if (!ir_is_float(x->dtype) || x->dtype != w->dtype) return false;
+    if (ir_node_attr(n, "groups")->integer != 1 && !has_filters(g, n)) return false;
     for (unsigned i = 0; i < spatial; i++) {
         const ir_size image = (is_transposed ? n : x)->dim[IR_SPATIAL_AT + i],
                       place = (is_transposed ? x : n)->dim[IR_SPATIAL_AT + i];
@@ -436,9 +446,25 @@ static ir_id expand_transposed(const conv *v, ir_id x, ir_id w) {
     return y;
 }
 
+/* Each channel times its filter, summed over the places. */
+static ir_id filtered(const conv *v) {
+    const ir_node *n = v->n;
+    ir_size dim[IR_MAX_RANK];
+    uint32_t places = 0;
+    dim[0] = n->dim[1];
+    for (unsigned i = 0; i < v->spatial; i++) {
+        dim[1 + i] = ir_at(v->g, n->in[1])->dim[IR_SPATIAL_AT + i];
+        places |= 1u << (IR_SPATIAL_AT + i);
+    }
+    const ir_id all =
+        add2(v, IR_OP_MUL, cast(v, n->in[0], v->t), cast(v, reshape(v, n->in[1], dim, v->rank - 1), v->t));
+    return all ? ir_expand_reduce(v->c, IR_OP_REDUCE_SUM, all, places, true, v->t, n) : 0;
+}
+
 static ir_id of_one_window(const conv *v) {
     const ir_node *n = v->n;
     const ir_node weights = *ir_at(v->g, n->in[1]);
+    if (v->groups != 1) return filtered(v);
     const bool is_transposed = n->op == IR_OP_CONV_TRANSPOSE;
     const ir_size places = area(v, &weights);
     /* operand and weights as matrices; those of conv have the results as rows */

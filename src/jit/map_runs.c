@@ -105,14 +105,18 @@ static void find_sources(const analysis *a, int inst, map_runs *r) {
     for (int i = first; i < in->n_in; i++) find_sources(a, in->in[i], r);
 }
 
+/* What is read of the sides that are decided, and of both where they are not. */
 static void mark_read(const analysis *a, map_runs *r, int inst) {
     const ir_kinst *in = &a->k->inst[inst];
     if (!r->is_needed[inst] || r->is_read[inst]) return;
     r->is_read[inst] = true;
     if (is_source(a, inst, false)) return;
     const map_choice *c = choice_of(r, inst);
-    if (c && c->side) mark_read(a, r, in->in[c->side]);
-    for (int i = c ? 1 : 0; i < in->n_in && !(c && c->side); i++) mark_read(a, r, in->in[i]);
+    if (c && c->side) {
+        mark_read(a, r, in->in[c->side]);
+        return;
+    }
+    for (int i = c ? 1 : 0; i < in->n_in; i++) mark_read(a, r, in->in[i]);
 }
 
 /* The first choice that is read and not decided, or NULL; one by the same condition as another is decided with it. */

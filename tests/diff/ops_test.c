@@ -1394,6 +1394,8 @@ static void transposed(ir_dtype t) {
 static void depthwise(ir_dtype t) {
     static const conv_case cases[] = {
         {"[A, 3, C, D]", "[3, 1, 3, 3]", "[3]", "[?, ?, ?, ?]", "groups=3, pads=[1, 1, 1, 1]", "relu(%r)"},
+        {"[A, 5, 4, 7]", "[5, 1, 4, 7]", "[5]", "[A, 5, 1, 1]", "groups=5, strides=[2, 1]",
+         "relu(%r)"}, /* one window */
         {"[A, 5, C, D]", "[5, 1, 3, 3]", "[5]", "[?, ?, ?, ?]", "groups=5, pads=[1, 0, 2, 5], strides=[2, 2]",
          "mul(%r, %r)"},
         {"[A, 2, C, D]", "[6, 1, 5, 4]", "[6]", "[?, ?, ?, ?]",

@@ -402,6 +402,12 @@ Test(conv, one_window_is_a_product) {
     cr_expect(!is_one_window("N, 16, 5, 5", "120, 16, 4, 5", "conv(%x, %w)"));
     cr_expect(!is_one_window("N, 16, 5, 5", "120, 16, 5, 5", "conv(%x, %w, pads=[0, 1, 0, 1])"));
     cr_expect(!is_one_window("N, 16, 5, 5", "120, 8, 5, 5", "conv(%x, %w, groups=2)"));
+    text_start(); /* one filter for each channel */
+    const ir_plan *p = plan_text("func @f(%x: f32[N, 16, 7, 7], %w: f32[16, 1, 7, 7]) -> f32[N, 16, 1, 1] "
+                                 "{ %y = conv(%x, %w, groups=16) return %y }",
+                                 &(ir_plan_options){.level = IR_LEVEL_V4});
+    cr_expect(p->steps.n == 1 && p->steps.at[0].kernel->kind == IR_KERNEL_REDUCE);
+    text_stop();
     cr_expect(is_one_window("N, 100, 1, 1", "100, 64, 4, 4", "conv_transpose(%x, %w, strides=[2, 2])"));
     cr_expect(!is_one_window("N, 100, 1, 2", "100, 64, 4, 4", "conv_transpose(%x, %w, strides=[2, 2])"));
     cr_expect(!is_one_window("N, 100, 1, 1", "100, 64, 4, 4", "conv_transpose(%x, %w, pads=[1, 1, 1, 1])"));
