@@ -681,6 +681,7 @@ static void contraction_of(const ir_op_info *op, ir_dtype t, ir_dtype t2) {
         {"[D, A, 4]", "[D, 3, 4]", ", transpose_b=true", "[D, A, 3]"},
         {"[4, 2]", "[D, A, 4]", ", transpose_a=true, transpose_b=true", "[D, 2, A]"},
         {"[2, D, 70, 2]", "[2, 4]", "", "[2, D, 70, 4]"},
+        {"[4, B]", "[7, B]", ", transpose_b=true", "[4, 7]"}, /* few sums of many products */
         /* all known: the direct form where the type is that of the accumulators */
         {"[D, 13, 24]", "[D, 24, 21]", "", "[D, 13, 21]"},
         {"[3, D, 30, 9]", "[3, D, 30, 64]", ", transpose_a=true", "[3, D, 9, 64]"},

@@ -71,6 +71,15 @@ Test(vector_product, many_rows_by_few_elements_are_maps) {
     cr_expect(p->steps.n == 1 && p->steps.at[0].kernel->kind == IR_KERNEL_MAP);
 }
 
+/* Of two parameters that nothing packs, in which k is contiguous: sums along it. */
+Test(vector_product, few_sums_of_many_products) {
+    cr_expect_eq(kernel_of("4, 768", "8, 768", ", transpose_b=true", "4, 8")->kind, IR_KERNEL_REDUCE);
+    cr_expect_eq(kernel_of("4, K", "4, K", ", transpose_b=true", "4, 4")->kind, IR_KERNEL_REDUCE);
+    cr_expect_eq(kernel_of("4, 768", "768, 8", "", "4, 8")->kind, IR_KERNEL_CONTRACT);
+    cr_expect_eq(kernel_of("8, 768", "8, 768", ", transpose_b=true", "8, 8")->kind, IR_KERNEL_CONTRACT);
+    cr_expect_eq(kernel_of("4, 64", "4, 64", ", transpose_b=true", "4, 4")->kind, IR_KERNEL_CONTRACT);
+}
+
 /* Products are added as a contraction adds them, without being rounded where the level has fma. */
 Test(vector_product, few_elements_have_the_bits_of_contractions) {
     for (int level = IR_LEVEL_V2; level <= IR_LEVEL_V4; level++) {
