@@ -59,9 +59,9 @@ bool ir_expands_einsum(const ir_node *n); /* pass_expand_einsum.c */
 ir_id ir_expand_einsum(const ir_expand *c, const ir_node *n);
 bool ir_expands_matvec(const ir_graph *g, const ir_node *n); /* pass_expand_matvec.c: matmul with vectors */
 ir_id ir_expand_matvec(const ir_expand *c, const ir_node *n);
-/* Are sums of k products better made element by element, where one other dim is `few` and the other `many`? -1: not
- * known by the text. */
-bool ir_is_few_by_many(int64_t k, int64_t few, int64_t many);
+/* Are m x n sums of k products better made element by element, since k and one of the others are few and one is many?
+ * -1: not known by the text. */
+bool ir_is_few_by_many(int64_t k, int64_t m, int64_t n);
 /* a * b + y, in the type that sums are made in, as a contraction on this level adds: with fma where that has it. */
 ir_id ir_expand_add_product(const ir_expand *c, ir_id a, ir_id b, ir_id y);
 /* Of a node of the graph as it was: a product whose result is only wanted transposed. It becomes the product of the

@@ -343,9 +343,8 @@ static int64_t known_places(const einsum *v, const list *of) {
 
 /* A matrix of a few elements and many rows (as pass_expand_matvec.c has it for matmuls). */
 static bool is_few(const einsum *v, const list *k, const list *m, const list *n) {
-    const int64_t of_k = known_places(v, k), of_m = known_places(v, m), of_n = known_places(v, n);
     return ir_is_float(v->t) && k->n == 1 &&
-           (ir_is_few_by_many(of_k, of_m, of_n) || ir_is_few_by_many(of_k, of_n, of_m));
+           ir_is_few_by_many(known_places(v, k), known_places(v, m), known_places(v, n));
 }
 
 /* x where `label` is i: without it. */
@@ -378,10 +377,8 @@ static term sum_of_products(const einsum *v, term a, term b, unsigned label, ter
 
 /* Have the labels 2 to IR_SMALL_MATRIX places together, by the text? */
 static bool are_small(const einsum *v, const list *of) {
-    int64_t all = 1, size;
-    for (unsigned i = 0; i < of->n; i++, all *= size)
-        if (!ir_size_is_const(v->s, v->size[of->at[i]], &size) || size < 1 || size > IR_SMALL_MATRIX) return false;
-    return all >= 2 && all <= IR_SMALL_MATRIX;
+    const int64_t places = known_places(v, of);
+    return places >= 2 && places <= IR_SMALL_MATRIX;
 }
 
 /* want: the order of the result; NULL: any. */

@@ -115,9 +115,10 @@ static int stack_of(const ir_graph *g, const ir_node *n) {
     return -1;
 }
 
-bool ir_is_few_by_many(int64_t k, int64_t few, int64_t many) {
+bool ir_is_few_by_many(int64_t k, int64_t m, int64_t n) {
     enum { FEW = 4, MANY = IR_BAKE_MAX + 1 }; /* of fewer a contraction is direct */
-    return k >= 2 && k <= FEW && few >= 2 && few <= FEW && (many < 0 || many >= MANY);
+    const bool m_is_few = m >= 2 && m <= FEW, n_is_few = n >= 2 && n <= FEW;
+    return k >= 2 && k <= FEW && ((m_is_few && (n < 0 || n >= MANY)) || (n_is_few && (m < 0 || m >= MANY)));
 }
 
 /* Many rows, or columns, and a matrix of a few elements: a sum of products, for floats. */
@@ -128,7 +129,7 @@ static bool is_few(const ir_graph *g, const ir_node *n) {
         return false;
     for (int i = 0; i < 2; i++)
         if (!ir_size_is_const(g->sizes, size_of(g, n, i, false), &size[i])) size[i] = -1;
-    return ir_is_few_by_many(k, size[0], size[1]) || ir_is_few_by_many(k, size[1], size[0]);
+    return ir_is_few_by_many(k, size[0], size[1]);
 }
 
 /* Few rows and columns of many products each, whose factors lie along k in two parameters that nothing packs. (One core

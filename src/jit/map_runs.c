@@ -454,8 +454,10 @@ static void emit_run(emit *e, map *m, run *r, LLVMValueRef begin, LLVMValueRef e
     map_runs *runs = m->runs;
     map_choice before[MAP_CHOICES];
     map_source source[MAP_SOURCES];
+    bool is_read[IR_KERNEL_MAX_INSTS];
     memcpy(before, runs->choice, sizeof before);
     memcpy(source, runs->source, sizeof source);
+    memcpy(is_read, runs->is_read, sizeof is_read);
     map_choice *c = next_choice(r->a, runs);
     if (c) {
         const int condition = r->a->k->inst[c->inst].in[0];
@@ -475,6 +477,7 @@ static void emit_run(emit *e, map *m, run *r, LLVMValueRef begin, LLVMValueRef e
         if (r->n_known) find_all(r, m);
         emit_decided(e, m, begin, end);
     }
+    memcpy(runs->is_read, is_read, sizeof is_read);
     memcpy(runs->source, source, sizeof source);
     memcpy(runs->choice, before, sizeof before);
 }

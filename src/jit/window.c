@@ -769,13 +769,11 @@ static void find_parts(window *w) {
     }
     w->dim_y = w->dim_m + 1;
     w->dim_n = w->dim_m + 2;
-    for (int i = 0; i < k->n_insts; i++) {
-        if (k->inst[i].op != IR_OP_MATMUL) continue;
-        w->matmul = i;
-        w->weights = ir_kernel_window_operand(k, 0)->index;
-        w->operand = ir_kernel_window_operand(k, 1)->index;
-        w->acc = k->inst[i].dtype;
-    }
+    const ir_kinst *product = ir_kernel_matmul(k);
+    w->matmul = (int)(product - k->inst);
+    w->weights = ir_kernel_window_operand(k, 0)->index;
+    w->operand = ir_kernel_window_operand(k, 1)->index;
+    w->acc = product->dtype;
 }
 
 /* The register tile, and whether it can be one. */

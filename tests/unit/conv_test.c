@@ -357,6 +357,13 @@ Test(conv, columns_of_few_products_stay_in_registers) {
     check_tile("28, 28", "gelu", 8, 32); /* through memory: more sums at once */
 }
 
+/* Is what a program does first a product of matrices whose weights are packed once? *n_steps: how many there are. */
+static bool is_packed_product(const char *text, uint32_t *n_steps) {
+    const ir_plan *p = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V4});
+    *n_steps = p->steps.n;
+    return p->steps.at[0].kernel->kind == IR_KERNEL_CONTRACT && p->steps.at[0].prepack_param == 1;
+}
+
 /* A plain product where the channels lie, one kernel with what follows; not where the result has other places or the
  * channels before them. */
 static bool is_product(const char *to, const char *attrs, const char *returned) {
@@ -366,10 +373,9 @@ static bool is_product(const char *to, const char *attrs, const char *returned) 
              " %%a = transpose(%%x, perm=%s) %%c = conv(%%a, %%w, %%b%s) %%r = relu(%%c)"
              " %%y = transpose(%%r, perm=[0, 2, 3, 1]) return %s }",
              to, attrs, returned);
+    uint32_t n_steps;
     text_start();
-    const ir_plan *p = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V4});
-    const bool is =
-        p->steps.n == 1 && p->steps.at[0].kernel->kind == IR_KERNEL_CONTRACT && p->steps.at[0].prepack_param == 1;
+    const bool is = is_packed_product(text, &n_steps) && n_steps == 1;
     text_stop();
     return is;
 }
@@ -385,13 +391,13 @@ Test(conv, one_place_of_last_channels_is_a_product) {
 
 /* Of the whole image, or of one place: a product of matrices, whose weights are packed once. */
 static bool is_one_window(const char *x, const char *w, const char *call) {
+    uint32_t n_steps;
     text_start();
-    const ir_plan *p = plan_text(fu_format(&arena,
-                                           "func @f(%%x: f32[%s], const %%w: f32[%s]) -> f32[?, ?, ?, ?] "
-                                           "{ %%c = %s %%y = relu(%%c) return %%y }",
-                                           x, w, call),
-                                 &(ir_plan_options){.level = IR_LEVEL_V4});
-    const bool is = p->steps.at[0].kernel->kind == IR_KERNEL_CONTRACT && p->steps.at[0].prepack_param == 1;
+    const bool is = is_packed_product(fu_format(&arena,
+                                                "func @f(%%x: f32[%s], const %%w: f32[%s]) -> f32[?, ?, ?, ?] "
+                                                "{ %%c = %s %%y = relu(%%c) return %%y }",
+                                                x, w, call),
+                                      &n_steps);
     text_stop();
     return is;
 }
