@@ -18,6 +18,7 @@
  *     order from the identity; partial results combine by the same tree.
  * Error: at most 4096 / lanes / 4 + 6 + log2(n) additions deep. */
 enum { IR_REDUCE_BLOCK = 4096, IR_REDUCE_UNROLL = 4, IR_COLUMN_BLOCK = 128 };
+enum { IR_COLUMN_VECTORS = 4 }; /* so many vectors of columns are few: their number is in the code */
 
 /* The order of a running sum or product (cumsum, cumprod), in the direction of the scan:
  *   inner (vectorized along the axis): blocks of IR_SCAN_BLOCK elements, each from the identity, vector by vector:

@@ -5,16 +5,18 @@
  *
  *   phase 0     ROWS rows at a time, along them: memory is read in long runs, and the partial results themselves are
  *               the accumulators. Programs that need to know where they are, and very costly ones: chunk of columns,
- *               VECTORS vectors at a time: the block's elements in order, accumulators in registers
+ *               VECTORS vectors at a time: the block's elements in order, accumulators in registers. Few columns are
+ *               too few sums for the adders: as many blocks at once as make VECTORS of them
  *   phase 1     chunk of columns: the tree over the partial results, then the row-level program, vector by vector
  *
- * The end of a chunk: masked vectors where the level has masks; else whole vectors, then single columns. */
+ * The end of a chunk: masked vectors where the level has masks, or the columns are few and read cheaply under a mask;
+ * else whole vectors, then single columns. */
 #include "jit/reduce_column.h"
 #include <string.h>
 
 /* COSTLY_ROWS: softmax over axis 0 of 4000 x 4000 with 1, 2, 4, 8: 17.1, 12.6, 11.4, 10.6 ms; over the channels of
  * 8x64x56x56 694, 651, 627, 666 microseconds (Zen 5, November 2026). */
-enum { VECTORS = 4, ROWS = 8, COSTLY_ROWS = 4 };
+enum { VECTORS = IR_COLUMN_VECTORS, ROWS = 8, COSTLY_ROWS = 4 };
 
 /* Partial result i of reduction j, column c. */
 static LLVMValueRef value_at(column *w, int j, LLVMValueRef partial, LLVMValueRef c, bool of_index) {
@@ -104,56 +106,125 @@ static void seeds_init(em_values *v, column_at *at) {
 }
 
 /* ---- phase 0 ---- */
+/* Does a value depend on which row it is of? If not, rows are evaluated as if each were the first. */
+static bool has_row_number(const red_sweep *s) {
+    const ir_kernel *k = s->r->k;
+    for (int n = 0; n < k->n_insts; n++)
+        if (k->inst[n].op == IR_K_INDEX && k->inst[n].index == s->r->last && s->is_needed[n]) return true;
+    return false;
+}
+
+/* e->base, further on by n times the stride along the rows. */
+static void move_base(const red *r, LLVMValueRef n) {
+    emit *e = r->e;
+    int64_t stride;
+    for (int b = 0; b < r->k->n_buffers; b++) {
+        if (red_constant(e->stride[b][r->last], &stride) && stride == 0) continue;
+        e->base[b] = em_gep(e, e->base[b], em_memory_type(e, r->k->buffer[b].dtype),
+                            red_advance(e, NULL, n, e->stride[b][r->last]));
+    }
+}
+
+/* What does not vary along the block, at each of its vectors' columns. */
+static void make_seeds(column *w, const LLVMValueRef *at, int vectors, LLVMValueRef mask, LLVMValueRef *seed) {
+    red *r = w->r;
+    red_sweep *s = w->s;
+    em_values v;
+    memset(s->seed, 0, sizeof s->seed);
+    for (int u = 0; u < vectors; u++) {
+        column_at place = {{r, NULL, at[u], mask}, w};
+        seeds_init(&v, &place);
+        for (int n = 0; n < r->k->n_insts; n++)
+            if (s->is_seed[n]) seed[u * r->k->n_insts + n] = em_value(r->e, &v, n);
+        for (int n = 0; n < r->k->n_insts && r->has_access && u == 0 && r->e->lanes > 1; n++)
+            if (s->is_seed[n] && !(r->varies[n] >> r->v & 1)) s->seed[n] = em_uniform(r->e, &v, n);
+    }
+}
+
+/* nans: by reduction and vector, those set apart. */
+static void store_sums(column *w, const LLVMValueRef *at, int vectors, LLVMValueRef mask, red_acc (*sum)[VECTORS],
+                       LLVMValueRef (*nans)[VECTORS]) {
+    red *r = w->r;
+    emit *e = r->e;
+    LLVMValueRef first = em_add(e, red_advance(e, NULL, r->outer, e->size[r->last]), r->begin);
+    for (int a = 0; a < w->s->n_acc; a++)
+        for (int u = 0; u < w->blocks * vectors; u++) {
+            const int j = w->s->acc[a], v = u % vectors;
+            red_acc total = sum[a][u];
+            LLVMValueRef index_at = NULL, partial = em_add(e, w->partial, em_i64s(e, u / vectors));
+            if (red_sets_nans_apart(r, j)) total = red_put_nans(r, j, total, nans[a][v]);
+            if (total.index) {
+                total.index = em_add(e, em_splat(e, first), LLVMBuildZExt(e->b, total.index, em_vec(e, e->t_i64), ""));
+                index_at = value_at(w, j, partial, at[v], true);
+            }
+            red_store(r, j, total, value_at(w, j, partial, at[v], false), index_at, FUSOR_I64, mask);
+        }
+}
+
+/* Of w->blocks blocks from the one entered on: sum g * vectors + u is of vector u of block g. */
 static void accumulate(column *w, LLVMValueRef c, int vectors, LLVMValueRef mask) {
     red *r = w->r;
     red_sweep *s = w->s;
     emit *e = r->e;
+    const int sums = w->blocks * vectors;
+    const bool steps = !has_row_number(s) && !s->kept_row; /* addresses do, from row to row */
     LLVMValueRef *seed = FU_NEW_N(e->arena, LLVMValueRef, VECTORS * r->k->n_insts), at[VECTORS];
+    LLVMValueRef block[IR_KERNEL_MAX_BUFFERS], row[IR_KERNEL_MAX_BUFFERS];
+    LLVMValueRef nans[s->n_acc + 1][VECTORS], nans_phi[s->n_acc + 1][VECTORS], even[s->n_acc + 1][VECTORS];
     red_acc acc[s->n_acc + 1][VECTORS], phi[s->n_acc + 1][VECTORS];
     red_body b;
-    memset(s->seed, 0, sizeof s->seed);
-    for (int u = 0; u < vectors; u++) { /* what does not vary along the block */
-        at[u] = em_add(e, c, em_i64s(e, (int64_t)u * e->lanes));
-        column_at place = {{r, NULL, at[u], mask}, w};
-        seeds_init(&b.v, &place);
-        for (int n = 0; n < r->k->n_insts; n++)
-            if (s->is_seed[n]) seed[u * r->k->n_insts + n] = em_value(e, &b.v, n);
-        for (int n = 0; n < r->k->n_insts && r->has_access && u == 0 && e->lanes > 1; n++)
-            if (s->is_seed[n] && !(r->varies[n] >> r->v & 1)) s->seed[n] = em_uniform(e, &b.v, n);
-    }
+    memcpy(block, e->base, sizeof block);
+    for (int u = 0; u < vectors; u++) at[u] = em_add(e, c, em_i64s(e, (int64_t)u * e->lanes));
+    make_seeds(w, at, vectors, mask, seed);
+    if (steps) move_base(r, r->begin);
+    memcpy(row, e->base, sizeof row);
     em_loop l = em_for(e, r->begin, r->end, em_i64s(e, 1));
+    for (int n = 0; steps && n < r->k->n_buffers; n++) e->base[n] = row[n] = em_loop_phi(e, &l, row[n]);
     for (int a = 0; a < s->n_acc; a++)
-        for (int u = 0; u < vectors; u++) {
+        for (int u = 0; u < sums; u++) {
             int j = s->acc[a];
             red_acc none = red_identity(r, j, red_is_arg(r, j) ? LLVMConstNull(em_vec(e, e->t_i32)) : NULL);
             phi[a][u].value = em_loop_phi(e, &l, none.value);
             phi[a][u].index = none.index ? em_loop_phi(e, &l, none.index) : NULL;
         }
+    for (int a = 0; a < s->n_acc; a++) /* the blocks of a vector share them: what they come to is a NaN all the same */
+        for (int v = 0; v < vectors && red_sets_nans_apart(r, s->acc[a]); v++)
+            nans[a][v] = nans_phi[a][v] = em_loop_phi(e, &l, red_no_nans(r, s->acc[a]));
     LLVMValueRef position =
         s->has_arg ? em_splat(e, LLVMBuildTrunc(e->b, em_sub(e, l.i, r->begin), e->t_i32, "")) : NULL;
-    for (int u = 0; u < vectors; u++) {
-        red_evaluate(s, &b, (red_at){r, l.i, at[u], mask}, seed + u * r->k->n_insts);
-        for (int a = 0; a < s->n_acc; a++) acc[a][u] = red_take(r, s->acc[a], phi[a][u], s->x[a], position, NULL);
+    for (int u = 0; u < sums; u++) {
+        const int v = u % vectors;
+        if (u > 0 && v == 0) move_base(r, em_i64s(e, IR_COLUMN_BLOCK));
+        red_evaluate(s, &b, (red_at){r, steps ? em_i64s(e, 0) : l.i, at[v], mask}, seed + v * r->k->n_insts);
+        for (int a = 0; a < s->n_acc; a++) {
+            const int j = s->acc[a];
+            LLVMValueRef x = s->x[a];
+            const bool is_odd = u / vectors % 2, is_last = u + vectors >= sums;
+            acc[a][u] = phi[a][u];
+            if (!red_sets_nans_apart(r, j)) {
+                acc[a][u] = red_take(r, j, phi[a][u], x, position, NULL);
+                continue;
+            }
+            acc[a][u].value = red_better(r, j, phi[a][u].value, x);
+            if (is_odd || is_last) nans[a][v] = red_add_nans(r, nans[a][v], is_odd ? even[a][v] : x, x);
+            even[a][v] = x;
+        }
         red_write(s, &b);
     }
+    memcpy(e->base, row, sizeof row);
+    if (steps) move_base(r, em_i64s(e, 1));
+    for (int n = 0; steps && n < r->k->n_buffers; n++) em_loop_next(e, row[n], e->base[n]);
     for (int a = 0; a < s->n_acc; a++)
-        for (int u = 0; u < vectors; u++) {
+        for (int u = 0; u < sums; u++) {
             em_loop_next(e, phi[a][u].value, acc[a][u].value);
             if (phi[a][u].index) em_loop_next(e, phi[a][u].index, acc[a][u].index);
         }
-    em_end(e, &l);
-    LLVMValueRef first = em_add(e, red_advance(e, NULL, r->outer, e->size[r->last]), r->begin);
     for (int a = 0; a < s->n_acc; a++)
-        for (int u = 0; u < vectors; u++) {
-            int j = s->acc[a];
-            red_acc total = phi[a][u];
-            LLVMValueRef index_at = NULL;
-            if (total.index) {
-                total.index = em_add(e, em_splat(e, first), LLVMBuildZExt(e->b, total.index, em_vec(e, e->t_i64), ""));
-                index_at = value_at(w, j, w->partial, at[u], true);
-            }
-            red_store(r, j, total, value_at(w, j, w->partial, at[u], false), index_at, FUSOR_I64, mask);
-        }
+        for (int v = 0; v < vectors && red_sets_nans_apart(r, s->acc[a]); v++)
+            em_loop_next(e, nans_phi[a][v], nans[a][v]);
+    em_end(e, &l);
+    memcpy(e->base, block, sizeof block);
+    store_sums(w, at, vectors, mask, phi, nans_phi);
 }
 
 /* ---- phase 0, along the rows ---- */
@@ -161,9 +232,7 @@ static void accumulate(column *w, LLVMValueRef c, int vectors, LLVMValueRef mask
 static int rows_along(const red_sweep *s) {
     const red *r = s->r;
     int costly = 0;
-    if (s->has_arg) return 0;
-    for (int n = 0; n < r->k->n_insts; n++) /* rows are evaluated as if each were the first */
-        if (r->k->inst[n].op == IR_K_INDEX && r->k->inst[n].index == r->last && s->is_needed[n]) return 0;
+    if (s->has_arg || has_row_number(s)) return 0;
     if (s->n_acc == 0) return 4;
     for (int n = 0; n < r->k->n_insts; n++) {
         uint16_t op = r->k->inst[n].op;
@@ -266,11 +335,12 @@ static void go_along(column *w, LLVMValueRef i, int rows, LLVMValueRef end) {
     em_end(e, &l);
 }
 
-static void emit_chunk_along(column *w, int rows) {
+/* The chunk's columns up to `end`, whole vectors; then those behind them are the chunk's. */
+static void emit_along(column *w, int rows, LLVMValueRef end) {
     red *r = w->r;
     emit *e = r->e;
     e->lanes = e->level->lanes;
-    LLVMValueRef end = whole(w, w->begin, e->lanes), groups = em_and(e, em_sub(e, r->end, r->begin), em_i64s(e, -rows));
+    LLVMValueRef groups = em_and(e, em_sub(e, r->end, r->begin), em_i64s(e, -rows));
     groups = em_add(e, r->begin, groups);
     em_loop l = em_for(e, w->begin, end, em_i64s(e, e->lanes));
     for (int a = 0; a < w->s->n_acc; a++) {
@@ -284,17 +354,75 @@ static void emit_chunk_along(column *w, int rows) {
     l = em_for(e, groups, r->end, em_i64s(e, 1));
     go_along(w, l.i, 1, end);
     em_end(e, &l);
-    LLVMValueRef begin = w->begin;
     w->begin = end;
-    column_chunk(w, 1);
-    w->begin = begin;
+}
+
+/* ---- phase 0, few columns ---- */
+/* Columns that are known (ir/plan_dims.c), in reduce kernels. */
+static bool are_few(const red *r, const red_sweep *s, int64_t *n) {
+    return red_constant(r->columns, n) && *n <= VECTORS * r->e->level->lanes && !has_row_number(s);
+}
+
+/* Do the sums of so many vectors, and what they set apart, leave registers for what is computed? */
+static bool have_registers(const red *r, const red_sweep *s, int vectors) {
+    const emit *e = r->e;
+    int bytes = 0;
+    for (int a = 0; a < s->n_acc; a++)
+        bytes += ir_dtypes[red_type(r, s->acc[a])].bytes * (red_sets_nans_apart(r, s->acc[a]) ? 2 : 1);
+    return vectors * e->level->lanes * bytes <= e->level->vector_bytes * e->level->registers * 3 / 4;
+}
+
+/* Blocks at once. */
+static int blocks_of_few(const red *r, const red_sweep *s, int64_t n) {
+    const int vectors = (int)(n / r->e->level->lanes), most = have_registers(r, s, VECTORS) ? VECTORS : VECTORS / 2;
+    if (s->is_costly || s->has_arg || r->r0 < r->last || !have_registers(r, s, most)) return 1;
+    return vectors > most ? 1 : vectors ? most / vectors : most;
+}
+
+/* Are the rest's columns one vector under a mask? It is known to the code: where the level has none, loads of neighbours
+ * are as many instructions as there are columns at most. */
+static bool masks_rest(const red *r, const red_sweep *s) {
+    if (r->e->level->has_mask) return true;
+    for (int i = 0; i < r->k->n_insts; i++) {
+        const ir_kinst *in = &r->k->inst[i];
+        if (in->op != IR_K_LOAD || !s->is_needed[i] || s->is_seed[i]) continue;
+        const int64_t step = r->k->buffer[in->index].stride[r->v];
+        if (step != 0 && step != 1) return false;
+    }
+    return s->n_stores == 0 && !r->has_access;
+}
+
+static void emit_few(column *w, int64_t n) {
+    red *r = w->r;
+    emit *e = r->e;
+    const int lanes = e->level->lanes, vectors = (int)(n / lanes), rows = rows_along(w->s);
+    const bool masks = masks_rest(r, w->s);
+    LLVMValueRef whole = em_i64s(e, (int64_t)vectors * lanes);
+    w->begin = em_i64s(e, 0);
+    w->step = accumulate;
+    e->lanes = lanes;
+    if (rows > 0 && vectors > 0 && (w->s->is_costly || !have_registers(r, w->s, vectors))) emit_along(w, rows, whole);
+    else if (vectors > 0) accumulate(w, w->begin, vectors, NULL);
+    if (masks && n % lanes) accumulate(w, whole, 1, em_mask(e, em_i64s(e, n % lanes)));
+    e->lanes = 1;
+    if (!masks && n % lanes) for_columns(w, whole, 1, false, em_i64s(e, n));
 }
 
 void column_block(column *w) {
     const int rows = rows_along(w->s);
+    int64_t n;
+    w->blocks = 1;
     w->step = accumulate;
-    if (rows > 0) emit_chunk_along(w, rows);
-    else column_chunk(w, w->s->is_costly ? 1 : VECTORS);
+    LLVMValueRef begin = w->begin;
+    if (are_few(w->r, w->s, &n)) {
+        emit_few(w, n);
+    } else if (rows > 0) {
+        emit_along(w, rows, whole(w, begin, w->r->e->level->lanes));
+        column_chunk(w, 1);
+    } else {
+        column_chunk(w, w->s->is_costly ? 1 : VECTORS);
+    }
+    w->begin = begin;
 }
 
 /* Partial results in shared memory. */
@@ -302,21 +430,43 @@ static column new_column(red *r, red_sweep *s) {
     return (column){.r = r, .s = s, .slots = r->e->shared, .rows = r->rows, .width = r->columns};
 }
 
+/* The blocks that w->partial is the first of, if all are whole and in rows of this tile, which `left` units are. */
+static em_branch enter_group(column *w, int blocks, LLVMValueRef left, LLVMValueRef *is_group) {
+    emit *e = w->r->e;
+    LLVMValueRef n = em_i64s(e, blocks), past = em_mul(e, em_add(e, w->partial, n), em_i64s(e, IR_COLUMN_BLOCK));
+    LLVMValueRef are_whole = em_icmp(e, LLVMIntSLE, past, w->r->e->size[w->r->last]);
+    *is_group = em_and(e, are_whole, em_icmp(e, LLVMIntSLE, n, left));
+    return em_if(e, *is_group);
+}
+
 void red_column_partials(red *r, red_sweep *s) {
     emit *e = r->e;
     column w = new_column(r, s);
     LLVMValueRef grain = e->tune[IR_TUNE_REDUCE_GRAIN], by = e->tune[IR_TUNE_REDUCE_COLUMNS],
                  chunks = column_chunks(r, by), row_and_partial, chunk;
-    LLVMValueRef units = em_mul(e, em_mul(e, r->rows, r->partials), chunks);
-    em_loop l =
-        em_for(e, em_mul(e, e->tile_begin, grain), em_min(e, em_mul(e, e->tile_end, grain), units), em_i64s(e, 1));
+    LLVMValueRef units = em_mul(e, em_mul(e, r->rows, r->partials), chunks), one = em_i64s(e, 1);
+    LLVMValueRef end = em_min(e, em_mul(e, e->tile_end, grain), units), is_group = NULL;
+    int64_t n = 0;
+    const int blocks = are_few(r, s, &n) ? blocks_of_few(r, s, n) : 1;
+    em_branch group = {0};
+    em_loop l = em_for(e, em_mul(e, e->tile_begin, grain), end, one);
     red_divide(e, l.i, chunks, &row_and_partial, &chunk);
     red_divide(e, row_and_partial, r->partials, &w.row, &w.partial);
     red_enter_row(r, w.row);
+    if (blocks > 1) {
+        group = enter_group(&w, blocks, em_sub(e, end, l.i), &is_group);
+        red_enter_block(r, w.partial);
+        w.blocks = blocks;
+        emit_few(&w, n);
+        red_leave_block(r);
+        em_else(e, &group);
+    }
     red_enter_block(r, w.partial);
     column_enter(&w, chunk, by);
     column_block(&w);
     red_leave_block(r);
+    if (blocks > 1) em_endif(e, &group);
+    if (blocks > 1) l.step = em_select(e, is_group, em_i64s(e, blocks), one);
     em_end(e, &l);
 }
 

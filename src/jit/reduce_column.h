@@ -13,6 +13,7 @@ typedef struct column {
     red_sweep *s;             /* what is swept; NULL: nothing */
     LLVMValueRef begin, end;  /* the chunk's columns */
     LLVMValueRef partial;     /* number of the block entered */
+    int blocks;               /* that are swept at once, from it on */
     LLVMValueRef slots, rows; /* of partial results, above */
     LLVMValueRef row;         /* q; NULL: 0 */
     LLVMValueRef width;       /* columns that there are slots for */

@@ -533,6 +533,36 @@ Test(reduce, columns) {
         }
 }
 
+/* Few columns: several blocks at once, whole and not; sums, extremes with NaNs, what has no mask; where the number of the
+ * row, two reduced axes or an argument are in the way. */
+Test(reduce, few_columns) {
+    static const char sum[] = "reduce\ndim p ?\ndim r ?\ndim v ?\nbuffer in f32 ? ? 1\nbuffer out f32 ? 0 1\n"
+                              "%0 = load.f32 #0\n%1 = reduce_sum.f32 %0\n%2 = store.f32 #1 %1\n";
+    static const char extremes[] =
+        "reduce\ndim p ?\ndim r ?\ndim v ?\nbuffer in f64 ? ? 1\nbuffer in f64 0 0 1\nbuffer in f64 ? ? 0\n"
+        "buffer out f64 ? 0 1\nbuffer out f64 ? 0 1\n%0 = load.f64 #0\n%1 = load.f64 #1\n%2 = load.f64 #2\n"
+        "%3 = mul.f64 %0 %1\n%4 = add.f64 %3 %2\n%5 = reduce_max.f64 %4\n%6 = reduce_min.f64 %3\n"
+        "%7 = store.f64 #3 %5\n%8 = store.f64 #4 %6\n";
+    static const char bytes[] =
+        "reduce\ndim r ?\ndim v ?\nbuffer in u8 ? 1\nbuffer in f16 ? ?\nbuffer out f32 0 1\nbuffer out f32 0 1\n"
+        "%0 = load.u8 #0\n%1 = cast.f32 %0\n%2 = reduce_sum.f32 %1\n%3 = store.f32 #2 %2\n%4 = load.f16 #1\n"
+        "%5 = cast.f32 %4\n%6 = mul.f32 %5 %1\n%7 = reduce_sum.f32 %6\n%8 = store.f32 #3 %7\n";
+    static const char stored[] =
+        "reduce\ndim r ?\ndim r ?\ndim v ?\nbuffer in f32 ? ? 1\nbuffer out f32 0 0 1\nbuffer out i64 0 0 1\n"
+        "buffer out f32 ? ? 1\n%0 = load.f32 #0\n%1 = reduce_sum.f32 %0\n%2 = store.f32 #1 %1\n%3 = argmin.i64 %0\n"
+        "%4 = store.i64 #2 %3\n%5 = abs.f32 %0\n%6 = store.f32 #3 %5\n";
+    static const int64_t columns[] = {1, 2, 3, 5, 7, 8, 9, 13, 16, 17, 24, 31, 32, 33, 48, 61, 64};
+    static const int64_t rows[] = {0, 1, 100, 128, 257, 512, 640, 1024, 1100};
+    for (int c = 0; c < 17; c++)
+        for (int l = c % 2; l < 9; l += 2) {
+            const int64_t size[3] = {1 + l % 3, rows[l], columns[c]}, three[3] = {3, l ? 150 : 0, columns[c]};
+            check(sum, size, BAKE | (l & 2 ? AT_BEGIN : 0), l + 1);
+            check(extremes, size, BAKE | SPECIAL | (l & 4 ? STRETCH : 0), 2 * l + 1);
+            check(bytes, size + 1, BAKE | (l & 2 ? STRETCH : 0), 20);
+            if (l) check(stored, three, BAKE, l);
+        }
+}
+
 /* ---- rows ---- */
 static const char norm[] =
     "row\ndim p ?\ndim r ?\nbuffer in f32 ? 1\nbuffer out f32 ? 1\nbuffer out f32 1 0\nbuffer out i64 1 0\nscalar f32\n"
