@@ -711,6 +711,7 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
     plan_write_in_place(&p);
     plan_copy_results(&p);
     plan_find_constants(&p);
+    FU_TRY(plan_check_made(plan, a, e));
     plan_lifetimes(plan);
     plan_write_over(plan);
     FU_TRY(plan_check_hints(&p));

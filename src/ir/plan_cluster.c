@@ -374,8 +374,10 @@ static bool find_readers(const planner *p, users *u, ir_id id, int c, readers *r
     for (uint32_t k = u->first[id]; k < u->first[id + 1]; k++) {
         const ir_id by = u->user[k];
         const int reader = p->info[by].home ? p->info[by].home : p->info[by].made_by;
+        const ir_kind kind = ir_ops[ir_at(p->g, by)->op].kind;
         /* indices, and what is scattered into, are read from memory */
-        if (ir_ops[ir_at(p->g, by)->op].kind == IR_KIND_INDEX || reader == c) return false;
+        if (kind == IR_KIND_INDEX || reader == c) return false;
+        if (kind == IR_KIND_CONV && !plan_window_reads_memory(p, ir_at(p->g, by))) return false;
         if (!reader) {
             if (!find_readers(p, u, by, c, r)) return false;
             continue;
@@ -400,7 +402,11 @@ static void leave_cast(planner *p, users *u, ir_id x, int c) {
         return;
     if (!u->first) *u = find_users(p);
     u->search++;
-    if (!find_readers(p, u, x, c, &r)) return;
+    const node_info kept = p->info[x];
+    p->info[x].home = p->info[x].made_by = 0; /* as it would be then */
+    const bool is_left = find_readers(p, u, x, c, &r);
+    p->info[x] = kept;
+    if (!is_left) return;
     for (int i = 0; i < r.n; i++)
         if (!plan_take_room(p, r.cluster[i], ir_at(p->g, x))) return;
     leave(p, x, c, 0, from);

@@ -144,6 +144,8 @@ void plan_write_in_place(planner *p);
 void plan_write_over(ir_plan *plan); /* behind plan_lifetimes */
 void plan_copy_results(planner *p);
 void plan_lifetimes(ir_plan *plan);
+/* INTERNAL where a step reads a temp that no step before it writes. */
+fusor_status plan_check_made(const ir_plan *plan, fu_arena *arena, fu_error *e);
 /* Gives a literal that something reads from memory a buffer; nothing for other nodes. */
 void plan_literal_buffer(planner *p, ir_id id);
 
@@ -180,6 +182,8 @@ typedef struct plan_window_form {
     int64_t begin[IR_MAX_SPATIAL];
 } plan_window_form;
 plan_window_form plan_window_form_of(const planner *p, const ir_node *n);
+/* Is what its kernel reads, as things are, in memory, or computed by it? */
+bool plan_window_reads_memory(const planner *p, const ir_node *n);
 
 /* ---- plan_hint.c ---- */
 /* Marks what hints ask for in p->info. */

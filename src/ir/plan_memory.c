@@ -164,6 +164,29 @@ void plan_lifetimes(ir_plan *plan) {
     }
 }
 
+static bool is_written(const ir_step *st, int a) {
+    if (st->kind == IR_STEP_KERNEL) return st->kernel->buffer[a].is_output;
+    return st->kind != IR_STEP_CHECK && a + 1 == st->n_args;
+}
+
+fusor_status plan_check_made(const ir_plan *plan, fu_arena *arena, fu_error *e) {
+    bool *is_made = FU_NEW_N(arena, bool, plan->buffers.n + 1);
+    for (uint32_t s = 0; s < plan->steps.n; s++)
+        for (int turn = 0; turn < 2; turn++) /* reads, then writes */
+            for (int a = 0; a < plan->steps.at[s].n_args; a++) {
+                const ir_step *st = &plan->steps.at[s];
+                const ir_plan_buffer *b = st->arg[a] < 0 ? NULL : &plan->buffers.at[st->arg[a]];
+                if (is_written(st, a) != turn) continue;
+                if (!b || (!turn && b->storage == IR_STORE_TEMP && !is_made[st->arg[a]] &&
+                           (b->part_of < 0 || !is_made[b->part_of])))
+                    return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "step %u of the plan reads what no step before it makes",
+                                   (unsigned)s);
+                if (turn) is_made[st->arg[a]] = true;
+                if (turn && b->part_of >= 0) is_made[b->part_of] = true;
+            }
+    return FUSOR_OK;
+}
+
 static int n_outputs(const ir_kernel *k) {
     int n = 0;
     for (int b = 0; b < k->n_buffers; b++) n += k->buffer[b].is_output;

@@ -442,6 +442,15 @@ plan_window_form plan_window_form_of(const planner *p, const ir_node *n) {
     return f.has_axes ? f : plain;
 }
 
+bool plan_window_reads_memory(const planner *p, const ir_node *n) {
+    const plan_window_form f = plan_window_form_of(p, n);
+    for (int i = 0; i < 2; i++) {
+        const ir_id root = plan_behind_views(p, i ? f.w : f.x);
+        if (!is_leaf(p, root) && !p->info[root].home) return false;
+    }
+    return true;
+}
+
 /* Strides of contiguous memory, also along sizes of 1. */
 static void runs(const builder *b, const ir_node *x, ir_size out[IR_MAX_RANK]) {
     ir_size run = b->one;

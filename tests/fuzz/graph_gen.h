@@ -816,6 +816,23 @@ static void gen_conv(gen_program *p, rng *r, int a) {
     add_value(p, &v);
 }
 
+/* Of what another kernel makes, converted or not, and one behind the other. */
+static void gen_convs(gen_program *p, rng *r, int a) {
+    const int times = 1 + below(r, 3);
+    for (int tries = 0; tries < 20 && p->value[a].rank < 3; tries++) a = below(r, p->n);
+    if (p->value[a].rank < 3) {
+        gen_value v = {.dtype = choose_dtype(r), .rank = 3 + below(r, 2), .pair = -1};
+        for (int d = 0; d < v.rank; d++) choose_dim(r, v.dim[d]);
+        if ((a = add_param(p, &v)) < 0) return;
+    }
+    if (chance(r, 50)) gen_row(p, r, a);
+    for (int i = 0; i < times && p->n < GEN_VALUES - 8; i++) {
+        if (chance(r, 40)) gen_cast(p, r, p->n - 1);
+        else if (chance(r, 40)) gen_elementwise(p, r, p->n - 1);
+        gen_conv(p, r, p->n - 1);
+    }
+}
+
 static void gen_quantize(gen_program *p, rng *r, int a) {
     const gen_value x = p->value[a];
     static const ir_dtype types[] = {FUSOR_I8, FUSOR_U8, FUSOR_I16, FUSOR_U16};
@@ -921,7 +938,7 @@ static void generate(gen_program *p, uint64_t seed, int forced_level) {
         } else if (what < 82) chance(&r, 35) ? gen_attention(p, &r, a) : gen_einsum(p, &r, a);
         else if (what < 88) gen_view(p, &r, a);
         else if (what < 92) gen_move(p, &r, a);
-        else if (what < 94) chance(&r, 40) ? gen_conv(p, &r, a) : gen_pool(p, &r, a);
+        else if (what < 94) chance(&r, 60) ? gen_convs(p, &r, a) : gen_pool(p, &r, a);
         else if (what < 95) gen_quantize(p, &r, a);
         else if (what < 97) gen_create(p, &r, a);
         else gen_call(p, &r, a);
