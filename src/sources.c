@@ -46,6 +46,12 @@ static fusor_status load_all(fu_error *e, fu_arena *a, const ir_graph *g, const 
     for (uint32_t i = 0; i < g->params.n; i++) {
         const ir_param *p = &g->params.at[i];
         if (!p->path && !p->has_value) continue;
+        for (uint32_t r = 0; r < g->results.n; r++)
+            if (g->results.at[r].alias == (int)i)
+                return FU_FAIL_AT(e, FUSOR_ERROR_ARGUMENT, g->source, p->source_loc,
+                                  "parameter %%%s has a source and is written over by result %%%s; "
+                                  "fusor_module_compile with FUSOR_KEEP_SOURCES leaves it an input to pass",
+                                  p->name, g->results.at[r].name);
         l->param[l->n] = (int)i;
         if (p->has_value) {
             FU_TRY(written_value(e, a, g, p, &l->value[l->n]));

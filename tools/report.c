@@ -374,6 +374,10 @@ static void print_axis(printer *p, int axis, int64_t offset) {
 
 void report_tensor(tool *t, FILE *out, const fusor_buffer *b) {
     printer p = {.t = t, .b = b, .out = out, .is_short = count(b) > WHOLE};
+    if (count(b) == 0) { /* however many rows there are of nothing */
+        fprintf(out, "[]\n");
+        return;
+    }
     if (ir_is_float((ir_dtype)b->dtype)) {
         shown(&p, 0, 0, choose_form, &p);
         p.is_exponent = p.most > 0 && (p.most >= large(b, 1e8) || p.least < 1e-4 || spread(&p) > 1000);
@@ -381,7 +385,6 @@ void report_tensor(tool *t, FILE *out, const fusor_buffer *b) {
     }
     shown(&p, 0, 0, measure, &p);
     if (p.special > p.left + p.right) p.left = p.special - p.right;
-    if (count(b) == 0) fprintf(out, "[]");
-    else print_axis(&p, 0, 0);
+    print_axis(&p, 0, 0);
     fputc('\n', out);
 }

@@ -25,7 +25,8 @@ typedef struct fusor_module fusor_module;       /* graph.h */
 /** Compiles one function of a program text: plans it and finds or makes every kernel it needs. **Types**: text is
  *  UTF-8, NUL-terminated; function "f" or "@f", NULL = the first. **Ownership**: *out is the caller's (fusor_executable_free); it
  *  holds ctx. Parameters with a source are loaded (paths relative to the working directory) and are no inputs.
- *  **Errors**: SYNTAX, TYPE, SHAPE with "<text>:LINE:COL"; ARGUMENT (no such function); IO (a source); MISS
+ *  **Errors**: SYNTAX, TYPE, SHAPE with "<text>:LINE:COL"; ARGUMENT (no such function; a parameter with a source that a
+ *  result is written over: it can only be an input); IO (a source); MISS
  *  (FUSOR_CACHE_ONLY); DEVICE (a level that the host lacks); MEMORY. *out is untouched on failure. **Threads**: any.
  *  **Cost**: microseconds when every kernel is cached, milliseconds a kernel when not. */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_compile_text(fusor_context *ctx, const char *text, const char *function,

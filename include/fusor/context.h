@@ -36,7 +36,7 @@ typedef struct fusor_context_options {
     void *(*allocate)(void *user, size_t bytes, size_t align);
     void  (*deallocate)(void *user, void *p, size_t bytes);
     void  (*parallel_for)(void *user, int64_t n, void (*task)(void *arg, int64_t index), void *arg);
-    void  (*log)(void *user, int level, const char *line);
+    void  (*log)(void *user, int level, const char *line);   /* may come in the middle of a call: it uses no context of its own */
     void  *user;                    /* handed to the four callbacks */
 } fusor_context_options;
 #define FUSOR_CONTEXT_OPTIONS_INIT { sizeof(fusor_context_options), 0, 0, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL }
@@ -44,7 +44,8 @@ typedef struct fusor_context_options {
 /** Makes a context. **Ownership**: the caller frees it; executables and kept tensors hold it, so any order of freeing
  *  is legal. **Errors**: NULL when there is no memory; a bad option (target, device, thread count, unknown flags, one of
  *  allocate and deallocate alone) is reported by the first compile.
- *  **Threads**: a context may be used from several threads. **Cost**: about 20 microseconds; nothing is compiled or
+ *  **Threads**: a context may be used from several threads; one that pthread_cancel ends within a call leaks what the
+ *  call has (while it compiles a kernel, it cannot be). **Cost**: about 20 microseconds; nothing is compiled or
  *  loaded; with a CUDA device the driver's start, some 100 ms once in a process. */
 FUSOR_API fusor_context *fusor_context_new(const fusor_context_options *options);
 /** Gives the caller's reference back. NULL is allowed. */

@@ -219,7 +219,10 @@ static fusor_status eval_create(const ref_call *c) {
 fusor_status ref_eval_node(const ir_graph *g, fu_error *e, const ir_node *n, const ref_tensor *in, ref_tensor *out,
                            const int64_t *symbol_values) {
     ref_call c = {.g = g, .e = e, .n = n, .in = in, .out = out, .symbols = symbol_values};
-    switch (ir_ops[n->op].kind) {
+    const ir_kind kind = ir_ops[n->op].kind;
+    /* There may be any number of lines without an element. */
+    if ((kind == IR_KIND_SCAN || kind == IR_KIND_ROW || kind == IR_KIND_NORM) && ref_count(out) == 0) return FUSOR_OK;
+    switch (kind) {
     case IR_KIND_EW: return eval_ew(&c);
     case IR_KIND_CONVERT: return eval_convert(&c);
     case IR_KIND_REDUCE: return ref_reduce(&c);

@@ -150,8 +150,9 @@ static rt_kernel *find_or_take_off(rt_cache *c, const cache_wish *w, cache_fligh
         rt_kernel_keep(k);
         CACHE_COUNT(c, memory_hits, 1);
     } else {
-        *f = (cache_flight){c->flights, w->key};
+        *f = (cache_flight){.next = c->flights, .key = w->key};
         c->flights = f;
+        (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &f->cancel_state);
     }
     pthread_mutex_unlock(&c->lock);
     return k;
@@ -235,6 +236,7 @@ fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description
         pthread_mutex_unlock(&c->lock);
         rt_kernel_release(leaves);
         if (flush) cache_tell_stats(c);
+        if (out) (void)pthread_setcancelstate(f.cancel_state, &f.cancel_state);
         if (status != FUSOR_OK) return status;
     }
     int64_t ns = fu_now_ns() - start;

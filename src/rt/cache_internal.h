@@ -20,6 +20,7 @@ typedef struct cache_item {
 typedef struct cache_flight {
     struct cache_flight *next;
     const uint8_t *key;
+    int cancel_state; /* the thread's, until it has landed: others wait for it */
 } cache_flight;
 typedef struct cache_tier {
     bool is_dir;
