@@ -416,7 +416,7 @@ static fusor_status other_bounds(const walk *w, const ir_node *n, value *const *
         errors[k] = in[k]->error;
         any |= errors[k] != NULL;
     }
-    if (!any) return FUSOR_OK;
+    if (!any || ref_count(&v->t) == 0) return FUSOR_OK;
     if (!make_error(v)) return no_memory(w);
     switch (ir_ops[n->op].kind) {
     case IR_KIND_CELL: return ref_cell(&c, errors, v->error, unit(w, n) + (may_be_tf32(w, n) ? TF32 / 512 : 0));

@@ -579,6 +579,19 @@ expect 0 '' eval 'a+1' --fill 1 --dim 3 -o result=link.npy
 expect 0 '' eval 'a*0' a:i32[N]=arange --dim N=3 -o result=i.npy
 expect 0 ' 2 ' run -e 'func @f(%i: i32[3], %x: f32[5]) -> (%y: f32[3], %j: i32[3] alias %i) {
   %y = take(%x, %i) %j = add(%i, 4) return %y, %j }' i=i.npy x=arange --threads 1,2,1 --runs 1 --warmup 0 --time
+# What is reported is the first call's, beside a result that each repeat goes on with too; a repeat that fails says so.
+stepped='func @f(%a: f32[N]) -> (%y: f32[N] alias %a, %s: f32) { %y = add(%a, 1) %s = reduce_sum(%a) return %y, %s }'
+for how in --time --profile; do
+    expect 0 '^%s: f32  min 0  max 0 ' run -e "$stepped" a=zeros --dim N=5 --runs 20 $how
+done
+walked='func @f(%a: f32[N], %p: i64) -> (%y: f32, %q: i64 alias %p) { %y = take(%a, %p, axis=0) %q = add(%p, 1) return %y, %q }'
+expect 0 '' run -e "$walked" a=arange p=0 --dim N=5
+expect 3 'a repeated call failed, not the first: .* wrote over %p' run -e "$walked" a=arange p=0 --dim N=5 --runs 20 --time
+expect 3 'a repeated call failed, not the first: .* wrote over %p' explain -e "$walked" a=arange p=0 --dim N=5 --measure
+# Nothing takes no time, however many rows of it there are.
+for name in softmax cumsum; do
+    expect 0 '^\[\]$' run -e "func @f(%a: f32[A, B]) -> f32[A, B] { %y = $name(%a, axis=1) return %y }" a=zeros --dim A=1e18 --dim B=0 --check
+done
 expect 2 "unknown option '-x'" -x
 expect 2 "unknown option '-o'" -o y.npy run two.fusor
 # A file appears whole or not at all, and what was being written of it goes with the process.

@@ -194,3 +194,15 @@ Test(refused, copies_that_overlap) {
     for (int k = 0; k < 16; k++) cr_assert_eq(x[k], (float)(k % 4 < 2 ? k : k - 2), "%d", k);
     fusor_context_free(ctx);
 }
+
+/* A source is bound, and what is bound is not written over. */
+Test(refused, a_source_that_a_result_is_written_over) {
+    static const char text[] = "func @f(%x: f32[N], %b: f32[N] = [1, 2]) -> (%z: f32[N] alias %b) {\n"
+                               "  %z = mul(%b, %x)\n  return %z\n}\n";
+    fusor_context *ctx = new_context(1);
+    fusor_executable *exe = NULL;
+    FAILS(fusor_compile_text(ctx, text, NULL, &exe), FUSOR_ERROR_ARGUMENT,
+          "<text>:1:34: error: parameter %b has a source");
+    cr_assert_null(exe);
+    fusor_context_free(ctx);
+}
