@@ -12,6 +12,8 @@
  *   phase 2     a unit is a line, or a block of it when the phases before ran, or a line and a chunk of columns: the
  * results
  *
+ * Lines that are known to be short are straight code in phase 2, and have no other.
+ *
  * In two phases a long line is the work of several threads; the bits are the same, for the blocks are. A reversed scan
  * takes its vectors from the end and turns them. */
 #include "jit/scan.h"
@@ -244,6 +246,38 @@ static void emit_lines(scan *s) {
     em_end(e, &u);
 }
 
+/* Lines that are known to be short, of a program that is: no blocks, no carries; straight code, so that lines overlap.
+ */
+static bool is_short(const scan *s, int64_t *length) {
+    enum { MOST_CODE = 160, OF_FUNCTION = 20 }; /* in instructions of the kernel */
+    const ir_kernel *k = s->r->k;
+    const int lanes = s->e->level->lanes;
+    if (!red_constant(s->length, length) || *length > IR_BAKE_MAX) return false;
+    int64_t code = 0, steps = *length / lanes + (s->e->level->has_mask ? 1 : *length % lanes);
+    for (int i = 0; i < k->n_insts; i++)
+        code += k->inst[i].op < IR_OP_COUNT && (ir_ops[k->inst[i].op].flags & IR_COSTLY) ? OF_FUNCTION : 1;
+    return code * steps <= MOST_CODE;
+}
+
+static void emit_short_lines(scan *s, int64_t length) {
+    emit *e = s->e;
+    LLVMValueRef before = scan_no_carry(s).high;
+    em_loop u = units_loop(e, e->tune[IR_TUNE_SCAN_GRAIN], s->r->rows);
+    enter_line(s, u.i);
+    e->lanes = e->level->lanes;
+    LLVMValueRef total = scan_identity(s);
+    int64_t j = 0;
+    for (; j + e->lanes <= length; j += e->lanes) total = step(s, em_i64s(e, j), NULL, total, before);
+    if (e->level->has_mask && j < length) {
+        (void)step(s, em_i64s(e, j), em_i64s(e, length - j), total, before);
+        j = length;
+    }
+    total = em_lane(e, total, 0);
+    e->lanes = 1;
+    for (; j < length; j++) total = step(s, em_i64s(e, j), NULL, total, before);
+    em_end(e, &u);
+}
+
 /* ---- column form ---- */
 /* Rows of the chunk in scratch: total of the block so far, high and low part of what is before it. */
 enum { TOTAL, HIGH, LOW };
@@ -374,6 +408,13 @@ fusor_status jit_emit_scan(emit *e, fu_error *err) {
     e->is_optimized = true;
     if (s->r->v >= 0) { /* phase 2 alone has tiles */
         emit_columns(s);
+        return FUSOR_OK;
+    }
+    int64_t length;
+    if (is_short(s, &length)) {
+        em_branch last = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, LLVMConstInt(e->t_i32, 2, 0)));
+        emit_short_lines(s, length);
+        em_endif(e, &last);
         return FUSOR_OK;
     }
     em_branch first = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, LLVMConstInt(e->t_i32, 0, 0)));

@@ -2,6 +2,8 @@
 /* Fused and unfused give the same bits where that takes care: programs of a few inputs, run both ways, compared byte by
  * byte. */
 #include "api_test.h"
+#include "ir/target.h"
+#include "rt/cpuinfo.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,6 +153,39 @@ Test(fused, sums_over_several_subscripts) {
               " ends=[24, 48, 3], steps=[1, 2, 1]) %t = transpose(%b, perm=[1, 2, 0]) %n = abs(%t)"
               " %r = einsum(\"ijh,kjh->ik\", %s, %n) return %r }",
               FUSOR_F32, (fusor_buffer[]){SHAPE(24, 48, 3), SHAPE(3, 30, 24)}, 2);
+}
+
+/* Lines that are known to be short have straight code, and the bits of those that are not known. */
+Test(fused, known_and_named_lines_scan_alike) {
+    static const char *const scans[] = {"cumsum(%z, axis=1)", "cumsum(%z, axis=1, reverse=true)",
+                                        "cumprod(%z, axis=1, exclusive=true)",
+                                        "cumsum(%z, axis=1, reverse=true, exclusive=true)"};
+    static const int lengths[] = {1, 2, 3, 4, 5, 7, 8, 9, 11, 15, 16, 17, 23, 31, 33, 48, 63, 64};
+    for (int level = 0; level <= (int)rt_host_level(); level++) {
+        fusor_context *ctx = new_context_for(ir_levels[level].name, 2);
+        for (int i = 0; i < 18 * 4; i++) {
+            const int n = lengths[i / 4];
+            const fusor_dtype t = i % 3 ? FUSOR_F32 : FUSOR_F64;
+            const fusor_buffer shape[1] = {SHAPE(9, n)};
+            char text[2][256], size[2][8] = {"N"};
+            fusor_buffer in[MAX];
+            side got[2];
+            snprintf(size[1], sizeof size[1], "%d", n);
+            for (int k = 0; k < 2; k++) {
+                snprintf(
+                    text[k], sizeof text[k],
+                    "func @f(%%x: %s[9, %s]) -> %s[9, %s] { %%z = mul(%%x, 0.01) %%y = %s %%r = neg(%%y) return %%r }",
+                    t == FUSOR_F32 ? "f32" : "f64", size[k], t == FUSOR_F32 ? "f32" : "f64", size[k], scans[i % 4]);
+                fill(t, shape, 1, in);
+                got[k] = run(ctx, text[k], 0, in, 1);
+            }
+            cr_assert_eq(got[0].bytes, got[1].bytes);
+            cr_assert(memcmp(got[0].data, got[1].data, (size_t)got[0].bytes) == 0, "%s", text[1]);
+            free(got[0].data);
+            free(got[1].data);
+        }
+        fusor_context_free(ctx);
+    }
 }
 
 Test(fused, buffer_macro) {
