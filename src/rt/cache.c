@@ -172,32 +172,30 @@ void cache_tell_stats(rt_cache *c) {
     fu_free(delta);
 }
 
-static cache_wish wish_of(const rt_cache *c, const char *description, size_t bytes, ir_target target,
-                          const char *symbol, const uint8_t key[IR_KEY_BYTES]) {
-    cache_wish w = {.description = description,
-                    .symbol = symbol,
-                    .bytes = bytes,
-                    .target = target,
-                    .key = key,
+static cache_wish wish_of(const rt_cache *c, const rt_cache_request *r) {
+    cache_wish w = {.description = r->description,
+                    .symbol = r->symbol,
+                    .bytes = r->bytes,
+                    .target = r->target,
+                    .key = r->key,
                     .cubins = c->cubins,
-                    .wants_lines = !ir_level_is_gpu(target.level) && rt_debugger_wants_lines()};
-    rt_key_text(key, w.file);
+                    .n_threads = r->n_threads,
+                    .wants_lines = !ir_level_is_gpu(r->target.level) && rt_debugger_wants_lines()};
+    rt_key_text(r->key, w.file);
     strcat(w.file, RT_ENTRY_SUFFIX);
     return w;
 }
 
-fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description, size_t bytes, ir_target target,
-                               const char *symbol, const uint8_t key[IR_KEY_BYTES], int n_threads, rt_kernel **out,
+fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const rt_cache_request *r, rt_kernel **out,
                                rt_cache_outcome *outcome) {
-    cache_wish w = wish_of(c, description, bytes, target, symbol, key);
-    w.n_threads = n_threads;
+    cache_wish w = wish_of(c, r);
     int64_t start = fu_now_ns();
     const char *missing;
     size_t length;
     char features[IR_TARGET_FEATURES_MAX], name[IR_TARGET_MAX];
-    if (out && !rt_host_has(ir_target_features(target, features), &missing, &length))
+    if (out && !rt_host_has(ir_target_features(r->target, features), &missing, &length))
         return FU_FAIL(e, FUSOR_ERROR_DEVICE, "kernel %s is for %s, which needs %.*s; this machine does not have it",
-                       symbol, ir_target_name(target, name), (int)length, missing);
+                       r->symbol, ir_target_name(r->target, name), (int)length, missing);
     cache_flight f;
     rt_kernel *k = out ? find_or_take_off(c, &w, &f) : NULL;
     rt_cache_source source = RT_CACHE_MEMORY;
@@ -215,9 +213,9 @@ fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description
                 pthread_mutex_lock(&c->lock);
                 CACHE_COUNT(c, misses, 1);
                 CACHE_COUNT(c, miss[reason], 1);
-                rt_stats_note_use(&c->delta, key, false, reason == RT_MISS_NEW);
+                rt_stats_note_use(&c->delta, r->key, false, reason == RT_MISS_NEW);
                 pthread_mutex_unlock(&c->lock);
-                fu_log_event(&c->log, "cache", "%s,why,%s", symbol, rt_miss_reason_names[reason]);
+                fu_log_event(&c->log, "cache", "%s,why,%s", r->symbol, rt_miss_reason_names[reason]);
             }
         }
         pthread_mutex_lock(&c->lock);
@@ -227,7 +225,7 @@ fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description
             CACHE_COUNT(c, disk_hits, 1);
             CACHE_COUNT(c, load_ns, load_ns);
             if (k && k->compile_ns > load_ns) CACHE_COUNT(c, saved_ns, k->compile_ns - load_ns);
-            rt_stats_note_use(&c->delta, key, true, false);
+            rt_stats_note_use(&c->delta, r->key, true, false);
         }
         if (status == FUSOR_OK && out) leaves = remember(c, k);
         if (out) land(c, &f);
@@ -241,7 +239,8 @@ fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description
     }
     int64_t ns = fu_now_ns() - start;
     if (source != RT_CACHE_MEMORY)
-        fu_log_event(&c->log, "cache", "%s,%s,%lld", symbol, source == RT_CACHE_DISK ? "hit" : "miss", (long long)ns);
+        fu_log_event(&c->log, "cache", "%s,%s,%lld", r->symbol, source == RT_CACHE_DISK ? "hit" : "miss",
+                     (long long)ns);
     if (out) *out = k;
     if (outcome) *outcome = (rt_cache_outcome){source, ns};
     return FUSOR_OK;
@@ -254,7 +253,8 @@ void cache_wish_make(const rt_cache *c, fu_arena *a, const ir_kernel *k, uint8_t
     ir_kernel_print(&text, k);
     ir_kernel_key(text.at, text.n, c->build_id, key);
     ir_kernel_symbol(k, key, symbol);
-    *out = wish_of(c, text.at, text.n, ir_kernel_target(k), symbol, key);
+    const rt_cache_request r = {text.at, text.n, ir_kernel_target(k), symbol, key, 1};
+    *out = wish_of(c, &r);
 }
 
 fusor_status rt_cache_get(rt_cache *c, fu_error *e, const ir_kernel *k, int n_threads, rt_kernel **out,
@@ -265,8 +265,8 @@ fusor_status rt_cache_get(rt_cache *c, fu_error *e, const ir_kernel *k, int n_th
     cache_wish w;
     cache_wish_make(c, &arena, k, key, symbol, &w);
     /* Nothing below allocates from the arena, so nothing below is left by longjmp. */
-    fusor_status s =
-        rt_cache_get_text(c, e, w.description, w.bytes, ir_kernel_target(k), symbol, key, n_threads, out, outcome);
+    const rt_cache_request r = {w.description, w.bytes, w.target, symbol, key, n_threads};
+    fusor_status s = rt_cache_get_text(c, e, &r, out, outcome);
     fu_arena_free(&arena);
     return s;
 }

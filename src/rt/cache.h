@@ -107,9 +107,17 @@ bool rt_cache_has_tiers(rt_cache *c);
  * (no module, no executable memory), MEMORY, and whatever code generation says. n_threads: that may compile it. */
 fusor_status rt_cache_get(rt_cache *c, fu_error *e, const ir_kernel *k, int n_threads, rt_kernel **out,
                           rt_cache_outcome *outcome);
+/* A kernel by its printed description, and what is made of that. */
+typedef struct rt_cache_request {
+    const char *description;
+    size_t bytes; /* of it */
+    ir_target target;
+    const char *symbol;
+    const uint8_t *key; /* IR_KEY_BYTES */
+    int n_threads;      /* that may compile it */
+} rt_cache_request;
 /* The same for a printed description. */
-fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description, size_t bytes, ir_target target,
-                               const char *symbol, const uint8_t key[IR_KEY_BYTES], int n_threads, rt_kernel **out,
+fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const rt_cache_request *r, rt_kernel **out,
                                rt_cache_outcome *outcome);
 rt_cache_stats rt_cache_get_stats(rt_cache *c);
 

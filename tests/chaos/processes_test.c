@@ -53,10 +53,8 @@ static bool is_right(rt_cache *c, int value, int build) {
     int number = value + 1000 * build;
     snprintf(text, sizeof text, "fusor-kernel 1\nvalue %d\nend\n", number);
     ir_kernel_key(text, strlen(text), builds[build], key);
-    bool ok = e &&
-              rt_cache_get_text(c, e, text, strlen(text), (ir_target){IR_LEVEL_V2, 0}, "fk_fake", key, 1, &k, NULL) ==
-                  FUSOR_OK &&
-              k->fn(NULL, 0, 0) == number;
+    const rt_cache_request r = {text, strlen(text), {IR_LEVEL_V2, 0}, "fk_fake", key, 1};
+    bool ok = e && rt_cache_get_text(c, e, &r, &k, NULL) == FUSOR_OK && k->fn(NULL, 0, 0) == number;
     rt_kernel_release(k);
     free(e);
     return ok;

@@ -59,7 +59,8 @@ static fusor_status get(rt_cache *c, int value, ir_target target, rt_kernel **ou
     int n = snprintf(text, sizeof text, "fusor-kernel 1\nvalue %d\nend\n", value);
     ir_kernel_key(text, (size_t)n, "test", key);
     fu_error_clear(&error);
-    return rt_cache_get_text(c, &error, text, (size_t)n, target, "fk_fake", key, 1, out, o);
+    const rt_cache_request r = {text, (size_t)n, target, "fk_fake", key, 1};
+    return rt_cache_get_text(c, &error, &r, out, o);
 }
 
 static rt_kernel *want(rt_cache *c, int value, rt_cache_source source) {

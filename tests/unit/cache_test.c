@@ -86,8 +86,8 @@ static fusor_status get_text(rt_cache *c, const char *text, rt_kernel **out, rt_
     uint8_t key[IR_KEY_BYTES];
     ir_kernel_key(text, strlen(text), "test", key);
     fu_error_clear(&error);
-    return rt_cache_get_text(c, &error, text, strlen(text), (ir_target){IR_LEVEL_V2, 0}, "fk_fake", key, 1, out,
-                             outcome);
+    const rt_cache_request r = {text, strlen(text), {IR_LEVEL_V2, 0}, "fk_fake", key, 1};
+    return rt_cache_get_text(c, &error, &r, out, outcome);
 }
 
 static int call(const rt_kernel *k) { return k->fn(NULL, 0, 0); }
