@@ -358,9 +358,10 @@ static void emit_along(column *w, int rows, LLVMValueRef end) {
 }
 
 /* ---- phase 0, few columns ---- */
-/* Columns that are known (ir/plan_dims.c), in reduce kernels. */
+/* Columns that are known (ir/plan_dims.c), in reduce kernels, whose chunks have all of them. */
 static bool are_few(const red *r, const red_sweep *s, int64_t *n) {
-    return red_constant(r->columns, n) && *n <= VECTORS * r->e->level->lanes && !has_row_number(s);
+    return r->k->kind == IR_KERNEL_REDUCE && red_constant(r->columns, n) && *n <= VECTORS * r->e->level->lanes &&
+           !has_row_number(s);
 }
 
 /* Do the sums of so many vectors, and what they set apart, leave registers for what is computed? */

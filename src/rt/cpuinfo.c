@@ -192,6 +192,10 @@ const rt_caches *rt_host_caches(void) {
     need();
     return &host_caches;
 }
+void rt_host_assume_caches(rt_caches caches) {
+    need();
+    host_caches = caches;
+}
 const char *rt_host_brand(void) {
     need();
     return host_brand;

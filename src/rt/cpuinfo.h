@@ -37,6 +37,7 @@ typedef struct rt_caches {
     int l3_sharers;                        /* hardware threads that share the L3; at least 1 */
 } rt_caches;
 const rt_caches *rt_host_caches(void);
+void rt_host_assume_caches(rt_caches caches); /* for tests: from now on the host's */
 const char *rt_host_brand(void); /* for reports: "AMD EPYC ..."; "" when unknown */
 
 int rt_affinity_count(void); /* CPUs this process may run on; asked anew each time; at least 1 */

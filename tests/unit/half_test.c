@@ -181,6 +181,7 @@ Test(half, nans_of_chains, .timeout = 300) {
 /* A NaN that a function of f32 makes has no bits that a bf16 has not, where its operands have none: em_take_program. */
 static void no_long_nans(ir_level level, const char *math, ir_op op, int variant, const float *x, const float *y,
                          int64_t n) {
+    if (!host_has_level(level)) return;
     const ir_op_info *info = &ir_ops[op];
     char text[400], *const end = text + sizeof text, *p = text;
     p += snprintf(p, sizeof text,

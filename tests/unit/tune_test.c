@@ -199,9 +199,11 @@ static int64_t most_of_a_thread(const int64_t *size, const int64_t *tune, int n_
     return most;
 }
 
-/* A team gets enough tiles, and no thread more than a sixteenth above its share; of few rows an eighth. */
-Test(tune, contract_tiles_are_even) {
+/* A team gets enough tiles, and no thread more than a sixteenth above its share; of few rows an eighth, where blocks are
+ * small for L2's sake a quarter. */
+static void check_tiles_are_even(int64_t l2_bytes) {
     ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
+    rt_host_assume_caches((rt_caches){32 << 10, l2_bytes, 32 << 20, 8});
     for (int64_t n = 64; n <= 1024; n *= 2)
         for (int t = 2; t <= 16; t *= 2)
             for (int64_t pad = 0; pad <= 16; pad += 16) {
@@ -215,10 +217,14 @@ Test(tune, contract_tiles_are_even) {
                 cr_expect(tune[IR_TUNE_CONTRACT_A_IN_PLACE] || (pad == 0 && n == 1024), "%ld, %ld apart: packed",
                           (long)n, (long)(n + pad));
                 const int64_t most = most_of_a_thread(size, tune, t);
-                const int64_t part = n > 128 ? 16 : 8;
+                const int64_t part = l2_bytes < 1 << 20 ? 4 : n > 128 ? 16 : 8;
                 cr_expect_leq(most * t * part, n * n * (part + 1), "%ld: %ld x %ld: %ld of %ld for %d", (long)n,
                               (long)tune[0], (long)tune[1], (long)most, (long)(n * n), t);
             }
+}
+
+Test(tune, contract_tiles_are_even) {
+    for (int64_t l2_bytes = 512 << 10; l2_bytes <= 2 << 20; l2_bytes *= 2) check_tiles_are_even(l2_bytes);
 }
 
 /* Few rows of few columns: whichever of them makes as much for each. */
@@ -282,6 +288,7 @@ static ir_kernel tiles(ir_features features, ir_dot dot, ir_dtype operand, ir_dt
  * or what one panel has; all of 4096 columns meet the rows. */
 Test(tune, parts_of_tiles) {
     const ir_kernel k = tiles(IR_FEATURE_AMXBF16, IR_DOT_TILE_BF16, FUSOR_BF16, FUSOR_F32);
+    rt_host_assume_caches((rt_caches){48 << 10, 2 << 20, 32 << 20, 8}); /* of a CPU that has tiles */
     const int64_t l1 = rt_host_caches()->l1d_bytes, l2 = rt_host_caches()->l2_bytes, row = 32 * 4;
     for (int a = 0; a < N_SIZES - 2; a++)
         for (int c = 0; c < N_SIZES - 2; c++)
