@@ -104,10 +104,7 @@ static int measure(tool *t, const program *p, const ir_graph *g, inputs *in, mea
     if (!status) status = prepare(t, p, g, in, t->no_fuse, &m->fused, &m->call[0], &m->out[0]);
     if (!status) status = prepare(t, p, g, in, true, &m->apart, &m->call[1], &m->out[1]);
     if (!status) status = time_both(t, m);
-    for (uint32_t i = 0; status && m->call[0] && i < g->results.n; i++)
-        if (g->results.at[i].alias >= 0)
-            tool_note(t, "a repeated call failed, not the first: each begins with what the one before wrote over %%%s",
-                      g->params.at[g->results.at[i].alias].name);
+    if (status && m->call[0]) timing_note_repeat(t, g);
     return status;
 }
 

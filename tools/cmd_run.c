@@ -327,12 +327,12 @@ static bool measure_there(run *r, point *p, timed *c, const fusor_buffer *host_i
 /* Repeated on memory of their own where results are written over parameters: what is reported is the first call's. */
 static int measure(run *r, point *p, fusor_buffer *first_in) {
     tool *t = r->t;
-    int n_out = (int)r->flat->results.n, advanced = -1;
+    int n_out = (int)r->flat->results.n;
+    bool advances = false; /* from call to call */
     fusor_buffer *out = FU_NEW_N(&t->arena, fusor_buffer, n_out + 1);
     timed c = {.r = r};
-    for (int i = 0; i < n_out; i++)
-        if (r->flat->results.at[i].alias >= 0) advanced = r->flat->results.at[i].alias;
-    if (advanced < 0) memcpy(out, p->out, (size_t)n_out * sizeof *out);
+    for (int i = 0; i < n_out; i++) advances |= r->flat->results.at[i].alias >= 0;
+    if (!advances) memcpy(out, p->out, (size_t)n_out * sizeof *out);
     fusor_status status = fusor_executable_prepare(p->exe, r->in.n, first_in, n_out, out, &c.call);
     if (status == FUSOR_OK) {
         bool ok = !t->time || time_calls(t, &c, context_home(t->ctx) ? &p->with_transfers : &p->time);
@@ -341,11 +341,9 @@ static int measure(run *r, point *p, fusor_buffer *first_in) {
         if (!ok) status = c.status;
     }
     fusor_call_free(c.call);
-    for (int i = 0; i < n_out && advanced >= 0; i++)
+    for (int i = 0; i < n_out && advances; i++)
         if (r->flat->results.at[i].alias < 0) fusor_buffer_free(t->ctx, &out[i]);
-    if (status != FUSOR_OK && advanced >= 0)
-        tool_note(t, "a repeated call failed, not the first: each begins with what the one before wrote over %%%s",
-                  r->flat->params.at[advanced].name);
+    if (status != FUSOR_OK) timing_note_repeat(t, r->flat);
     if (status != FUSOR_OK) return context_error(r, status);
     p->traffic = timing_traffic(rt_exec_plan(p->exe->exec), r->in.symbols);
     return 0;

@@ -12,6 +12,13 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+void timing_note_repeat(tool *t, const ir_graph *f) {
+    for (uint32_t i = 0; i < f->results.n; i++)
+        if (f->results.at[i].alias >= 0)
+            tool_note(t, "a repeated call failed, not the first: each begins with what the one before wrote over %%%s",
+                      f->params.at[f->results.at[i].alias].name);
+}
+
 double timing_median(double *samples, int64_t n) {
     if (n == 0) return NAN;
     qsort(samples, (size_t)n, sizeof *samples, by_value);

@@ -13,6 +13,8 @@ typedef struct timing {
 bool timing_measure(tool *t, bool (*run)(void *user), void *user, int64_t warmup, int64_t runs, double min_time,
                     timing *out);
 double timing_median(double *samples, int64_t n); /* sorts */
+/* To an error of a repeated call of f, whose first one went well: where results are written over parameters. */
+void timing_note_repeat(tool *t, const ir_graph *f);
 
 /* A prepared call, timed in batches: mean of n calls, NaN when one fails; and the n that takes about batch_ns. For
  * rounds in which several calls alternate. */

@@ -486,11 +486,11 @@ static int64_t size_in_code(const builder *b, const form *f, int d, ir_size size
     const char role = f->o->role[d];
     const bool is_window = f->c->kind == CLUSTER_WINDOW, is_gpu = f->is_gpu;
     int64_t v = 0;
-    /* one row: tiles of work are columns (ir_window_cuts_rows) */
-    if (k->kind == IR_KERNEL_REDUCE && role == 'v') { /* jit/reduce_column.c */
+    if (k->kind == IR_KERNEL_REDUCE && role == 'v') { /* few columns: jit/reduce_column.c */
         const int most = is_gpu ? 0 : IR_COLUMN_VECTORS * ir_levels[k->level].lanes;
         return ir_size_is_const(b->p->g->sizes, size, &v) && v <= most ? v : IR_SIZE_RUNTIME;
     }
+    /* one row: tiles of work are columns (ir_window_cuts_rows) */
     if (is_window && role == 'y' && !is_gpu && !k->is_depthwise && ir_size_is(b->p->g->sizes, size, 1)) return 1;
     /* On a GPU one length is as good as another, and an optimizer's maps of all parameters are one kernel. */
     const bool may_bake =

@@ -393,13 +393,14 @@ static bool masks_rest(const red *r, const red_sweep *s) {
     return s->n_stores == 0 && !r->has_access;
 }
 
-static void emit_few(column *w, int64_t n) {
+static void emit_few(column *w, int64_t n, int blocks) {
     red *r = w->r;
     emit *e = r->e;
     const int lanes = e->level->lanes, vectors = (int)(n / lanes), rows = rows_along(w->s);
     const bool masks = masks_rest(r, w->s);
     LLVMValueRef whole = em_i64s(e, (int64_t)vectors * lanes);
     w->begin = em_i64s(e, 0);
+    w->blocks = blocks;
     w->step = accumulate;
     e->lanes = lanes;
     if (rows > 0 && vectors > 0 && (w->s->is_costly || !have_registers(r, w->s, vectors))) emit_along(w, rows, whole);
@@ -416,7 +417,7 @@ void column_block(column *w) {
     w->step = accumulate;
     LLVMValueRef begin = w->begin;
     if (are_few(w->r, w->s, &n)) {
-        emit_few(w, n);
+        emit_few(w, n, 1);
     } else if (rows > 0) {
         emit_along(w, rows, whole(w, begin, w->r->e->level->lanes));
         column_chunk(w, 1);
@@ -457,8 +458,7 @@ void red_column_partials(red *r, red_sweep *s) {
     if (blocks > 1) {
         group = enter_group(&w, blocks, em_sub(e, end, l.i), &is_group);
         red_enter_block(r, w.partial);
-        w.blocks = blocks;
-        emit_few(&w, n);
+        emit_few(&w, n, blocks);
         red_leave_block(r);
         em_else(e, &group);
     }

@@ -186,36 +186,34 @@ static cache_wish wish_of(const rt_cache *c, const rt_cache_request *r) {
     return w;
 }
 
-fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const rt_cache_request *r, rt_kernel **out,
-                               rt_cache_outcome *outcome) {
-    cache_wish w = wish_of(c, r);
+static fusor_status get(rt_cache *c, fu_error *e, cache_wish *w, rt_kernel **out, rt_cache_outcome *outcome) {
     int64_t start = fu_now_ns();
     const char *missing;
     size_t length;
     char features[IR_TARGET_FEATURES_MAX], name[IR_TARGET_MAX];
-    if (out && !rt_host_has(ir_target_features(r->target, features), &missing, &length))
+    if (out && !rt_host_has(ir_target_features(w->target, features), &missing, &length))
         return FU_FAIL(e, FUSOR_ERROR_DEVICE, "kernel %s is for %s, which needs %.*s; this machine does not have it",
-                       r->symbol, ir_target_name(r->target, name), (int)length, missing);
+                       w->symbol, ir_target_name(w->target, name), (int)length, missing);
     cache_flight f;
-    rt_kernel *k = out ? find_or_take_off(c, &w, &f) : NULL;
+    rt_kernel *k = out ? find_or_take_off(c, w, &f) : NULL;
     rt_cache_source source = RT_CACHE_MEMORY;
     fusor_status status = FUSOR_OK;
     if (!k) {
         rt_kernel **want = out ? &k : NULL;
-        bool found = cache_try_tiers(c, e, &w, want, &status);
+        bool found = cache_try_tiers(c, e, w, want, &status);
         source = RT_CACHE_DISK;
         if (!found && status == FUSOR_OK) {
-            const rt_miss_reason reason = w.reason;
-            if (c->only) status = cache_miss(c, e, &w);
-            else status = cache_make(c, e, &w, want, &found);
+            const rt_miss_reason reason = w->reason;
+            if (c->only) status = cache_miss(c, e, w);
+            else status = cache_make(c, e, w, want, &found);
             if (!found) { /* another process may have made it meanwhile: that is a hit */
                 source = RT_CACHE_COMPILED;
                 pthread_mutex_lock(&c->lock);
                 CACHE_COUNT(c, misses, 1);
                 CACHE_COUNT(c, miss[reason], 1);
-                rt_stats_note_use(&c->delta, r->key, false, reason == RT_MISS_NEW);
+                rt_stats_note_use(&c->delta, w->key, false, reason == RT_MISS_NEW);
                 pthread_mutex_unlock(&c->lock);
-                fu_log_event(&c->log, "cache", "%s,why,%s", r->symbol, rt_miss_reason_names[reason]);
+                fu_log_event(&c->log, "cache", "%s,why,%s", w->symbol, rt_miss_reason_names[reason]);
             }
         }
         pthread_mutex_lock(&c->lock);
@@ -225,7 +223,7 @@ fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const rt_cache_request 
             CACHE_COUNT(c, disk_hits, 1);
             CACHE_COUNT(c, load_ns, load_ns);
             if (k && k->compile_ns > load_ns) CACHE_COUNT(c, saved_ns, k->compile_ns - load_ns);
-            rt_stats_note_use(&c->delta, r->key, true, false);
+            rt_stats_note_use(&c->delta, w->key, true, false);
         }
         if (status == FUSOR_OK && out) leaves = remember(c, k);
         if (out) land(c, &f);
@@ -239,11 +237,17 @@ fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const rt_cache_request 
     }
     int64_t ns = fu_now_ns() - start;
     if (source != RT_CACHE_MEMORY)
-        fu_log_event(&c->log, "cache", "%s,%s,%lld", r->symbol, source == RT_CACHE_DISK ? "hit" : "miss",
+        fu_log_event(&c->log, "cache", "%s,%s,%lld", w->symbol, source == RT_CACHE_DISK ? "hit" : "miss",
                      (long long)ns);
     if (out) *out = k;
     if (outcome) *outcome = (rt_cache_outcome){source, ns};
     return FUSOR_OK;
+}
+
+fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const rt_cache_request *r, rt_kernel **out,
+                               rt_cache_outcome *outcome) {
+    cache_wish w = wish_of(c, r);
+    return get(c, e, &w, out, outcome);
 }
 
 void cache_wish_make(const rt_cache *c, fu_arena *a, const ir_kernel *k, uint8_t key[IR_KEY_BYTES],
@@ -265,8 +269,8 @@ fusor_status rt_cache_get(rt_cache *c, fu_error *e, const ir_kernel *k, int n_th
     cache_wish w;
     cache_wish_make(c, &arena, k, key, symbol, &w);
     /* Nothing below allocates from the arena, so nothing below is left by longjmp. */
-    const rt_cache_request r = {w.description, w.bytes, w.target, symbol, key, n_threads};
-    fusor_status s = rt_cache_get_text(c, e, &r, out, outcome);
+    w.n_threads = n_threads;
+    fusor_status s = get(c, e, &w, out, outcome);
     fu_arena_free(&arena);
     return s;
 }

@@ -116,7 +116,7 @@ typedef struct rt_cache_request {
     const uint8_t *key; /* IR_KEY_BYTES */
     int n_threads;      /* that may compile it */
 } rt_cache_request;
-/* The same for a printed description. */
+/* The same for a printed description; for tests, whose descriptions need be no kernel's. */
 fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const rt_cache_request *r, rt_kernel **out,
                                rt_cache_outcome *outcome);
 rt_cache_stats rt_cache_get_stats(rt_cache *c);

@@ -507,9 +507,10 @@ Test(reduce, costly_programs) {
 }
 
 /* ---- column form ---- */
+static const char column_sum[] = "reduce\ndim p ?\ndim r ?\ndim v ?\nbuffer in f32 ? ? 1\nbuffer out f32 ? 0 1\n"
+                                 "%0 = load.f32 #0\n%1 = reduce_sum.f32 %0\n%2 = store.f32 #1 %1\n";
+
 Test(reduce, columns) {
-    static const char sum[] = "reduce\ndim p ?\ndim r ?\ndim v ?\nbuffer in f32 ? ? 1\nbuffer out f32 ? 0 1\n"
-                              "%0 = load.f32 #0\n%1 = reduce_sum.f32 %0\n%2 = store.f32 #1 %1\n";
     static const char many[] =
         "reduce\ndim p ?\ndim r ?\ndim r ?\ndim v ?\nbuffer in f32 ? ? ? ?\nbuffer in f32 0 0 0 1\nbuffer in f32 ? 0 ? "
         "0\n"
@@ -526,7 +527,7 @@ Test(reduce, columns) {
         for (int l = 0; l < LENGTHS - 3; l++) {
             int64_t size[4] = {1 + l % 3, lengths[l] > 255 ? 1000 : lengths[l], columns[c]};
             if (lengths[l] > 255 && c > 4) continue;
-            check(sum, size, l & 1 ? BAKE : AT_BEGIN, l % 5 + 1);
+            check(column_sum, size, l & 1 ? BAKE : AT_BEGIN, l % 5 + 1);
             check(costly, size + 1, 0, l % 3 + 1);
             int64_t four[4] = {2, 3, size[1] > 255 ? 300 : size[1] ? size[1] : 1, columns[c]};
             if (l % 3 == 0) check(many, four, l & 2 ? STRETCH | BAKE : SPECIAL, 3);
@@ -536,8 +537,6 @@ Test(reduce, columns) {
 /* Few columns: several blocks at once, whole and not; sums, extremes with NaNs, what has no mask; where the number of the
  * row, two reduced axes or an argument are in the way. */
 Test(reduce, few_columns) {
-    static const char sum[] = "reduce\ndim p ?\ndim r ?\ndim v ?\nbuffer in f32 ? ? 1\nbuffer out f32 ? 0 1\n"
-                              "%0 = load.f32 #0\n%1 = reduce_sum.f32 %0\n%2 = store.f32 #1 %1\n";
     static const char extremes[] =
         "reduce\ndim p ?\ndim r ?\ndim v ?\nbuffer in f64 ? ? 1\nbuffer in f64 0 0 1\nbuffer in f64 ? ? 0\n"
         "buffer out f64 ? 0 1\nbuffer out f64 ? 0 1\n%0 = load.f64 #0\n%1 = load.f64 #1\n%2 = load.f64 #2\n"
@@ -556,7 +555,7 @@ Test(reduce, few_columns) {
     for (int c = 0; c < 17; c++)
         for (int l = c % 2; l < 9; l += 2) {
             const int64_t size[3] = {1 + l % 3, rows[l], columns[c]}, three[3] = {3, l ? 150 : 0, columns[c]};
-            check(sum, size, BAKE | (l & 2 ? AT_BEGIN : 0), l + 1);
+            check(column_sum, size, BAKE | (l & 2 ? AT_BEGIN : 0), l + 1);
             check(extremes, size, BAKE | SPECIAL | (l & 4 ? STRETCH : 0), 2 * l + 1);
             check(bytes, size + 1, BAKE | (l & 2 ? STRETCH : 0), 20);
             if (l) check(stored, three, BAKE, l);
