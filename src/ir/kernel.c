@@ -301,6 +301,7 @@ void ir_kernel_print(fu_str *o, const ir_kernel *k) {
     if (k->last_columns) fu_str_addf(o, " last %d", k->last_columns);
     if (k->tile.mr) fu_str_addc(o, '\n');
     if (k->is_direct) fu_str_add(o, "form direct\n");
+    if (k->can_sweep) fu_str_add(o, "form sweep\n");
     if (k->is_each) fu_str_add(o, "form each\n");
     if (k->only_tile) fu_str_addf(o, "form tile %d\n", k->only_tile - 1);
     if (k->is_depthwise) fu_str_add(o, "form depthwise\n");
@@ -474,6 +475,7 @@ static fusor_status read_line(reader *r, char *line, ir_kernel *k) {
     }
     if (strcmp(line, "math fast") == 0) return k->fast_math = true, FUSOR_OK;
     if (strcmp(line, "form direct") == 0) return k->is_direct = true, FUSOR_OK;
+    if (strcmp(line, "form sweep") == 0) return k->can_sweep = true, FUSOR_OK;
     if (strcmp(line, "form depthwise") == 0) return k->is_depthwise = true, FUSOR_OK;
     if (strcmp(line, "form channels") == 0) return k->is_by_channel = true, FUSOR_OK;
     if (strcmp(line, "form channels whole") == 0) return k->is_by_channel = k->has_whole_channels = true, FUSOR_OK;
@@ -655,6 +657,10 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a %s kernel has exactly one matmul", ir_kernel_kind_names[k->kind]);
     if (k->last_columns && ir_kernel_last_columns(k, (int64_t)k->tile.nr + k->last_columns) != k->last_columns)
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a kernel of this form has no last columns of %d", k->last_columns);
+    if (k->can_sweep && (k->kind != IR_KERNEL_CONTRACT || !ir_kernel_can_sweep(k)))
+        return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
+                       "a kernel that sweeps needs a contraction of one n and one k, and an operand 1 that is read in "
+                       "place");
     if (k->has_lower && !k->is_by_channel)
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "tiles of two heights are of kernels by channel");
     if (k->slide.n) FU_TRY(ir_verify_slide(k, e));

@@ -164,6 +164,7 @@ typedef struct ir_kernel {
     ir_tile tile;            /* contract, window, attention; zeros else */
     int last_columns;        /* contract: of the last panel, whole vectors, where it has a tile of its own; 0: as others */
     bool is_direct;          /* contract: the form for small operands, below */
+    bool can_sweep;          /* contract: it has code for IR_CONTRACT_B_SWEPT ("form sweep") */
     bool is_depthwise;       /* window: the form for one channel a group, below */
     bool is_by_channel;      /* window: the form whose vectors are channels made, below */
     bool has_whole_channels; /* of that: m, in whole vectors, is a multiple of nr */
@@ -245,9 +246,11 @@ enum {
 };
 
 /* IR_TUNE_CONTRACT_B. Packed as a whole by phase 0, into shared, which serves later calls; where it lies (for few
- * rows); or each panel and K block packed by the block that needs it, into scratch. But for the first, phase 0 has no
- * tiles and shared is not used. In place counts as the last where ir_kernel_contract_in_place is false. */
-enum { IR_CONTRACT_B_PACKED, IR_CONTRACT_B_IN_PLACE, IR_CONTRACT_B_BY_BLOCK };
+ * rows); or each panel and K block packed by the block that needs it, into scratch; or where it lies, some of its rows
+ * at a time for all columns of the block (for very few rows). But for the first, phase 0 has no tiles and shared is not
+ * used. In place counts as by the block where ir_kernel_contract_in_place is false, and swept where
+ * can_sweep is, or K no multiple of IR_SWEPT_STEPS. */
+enum { IR_CONTRACT_B_PACKED, IR_CONTRACT_B_IN_PLACE, IR_CONTRACT_B_BY_BLOCK, IR_CONTRACT_B_SWEPT };
 
 /* IR_TUNE_CONTRACT_PREFETCH: no results; those written soon behind a panel's products, or beside the next one's where
  * they are only rounded; all that are finished beside the next one's too. */
@@ -279,7 +282,7 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e);
  * packed as a whole a panel of it [min(K, kb)][nr], each of the accumulator type and rounded up to 64 bytes; unless
  * operand 0 is read in place, the packed block [panels][min(K, kb)][mr] and lanes * (mr + 1) elements that the last
  * stores may touch; where K > kb, partial sums of the output block [n panels][m panels][mr][nr]; where K blocks are
- * made in parts, the sums of a group's [panels][m panels][mr][nr]. Direct form: a tile and rows as above, where
+ * made in parts, the sums of a group's [panels][m panels][mr][nr]; where operand 1 is swept, of the block's. Direct form: a tile and rows as above, where
  * operand 1 is packed [n panels][K][nr] of it. Layout of shared: [batches of operand 1][n panels][K][nr]: all that
  * phase 1 needs of phase 0. With an ir_dot, K and kb count words there (ir_dot_words), and each K block of a panel
  * begins with its heads[]. K = 0: a head all the same. Of tiles, a panel of operand 0 is [words / 16][mr][16]. */
@@ -297,6 +300,9 @@ int ir_contract_prefetched(const ir_kernel *k);
 int ir_kernel_last_columns(const ir_kernel *k, int64_t n);
 bool ir_kernel_contract_in_place(
     const ir_kernel *k); /* operand 1 is a load of the accumulator type, contiguous along n */
+/* May the description say can_sweep? Operand 1 is read in place, and n and k are one dim each. */
+enum { IR_SWEPT_ROWS = 8, IR_SWEPT_STEPS = 4 }; /* rows for which it pays; rows of operand 1 at a time */
+bool ir_kernel_can_sweep(const ir_kernel *k);
 bool ir_kernel_contract_a_in_place(
     const ir_kernel *k); /* operand 0 is a load of the accumulator type, or words of bytes (DOT_I8)
                                                            as they lie: where K is whole words */

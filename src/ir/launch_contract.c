@@ -62,6 +62,14 @@ bool ir_kernel_contract_in_place(const ir_kernel *k) {
            b->dtype == ir_kernel_contract_acc(k) && k->buffer[b->index].stride[n] == 1;
 }
 
+bool ir_kernel_can_sweep(const ir_kernel *k) {
+    if (!ir_kernel_contract_in_place(k) || outer_k(k) || k->is_direct) return false;
+    if (k->tile.mr % 2 || k->tile.kb % IR_SWEPT_STEPS) return false; /* rows of operand 0 go in pairs */
+    for (int d = 0; d < k->n_dims; d++)
+        if (k->dim[d].role == 'y') return false;
+    return !ir_level_is_gpu(k->level) && !ir_kernel_contract_dot(k);
+}
+
 bool ir_kernel_contract_a_in_place(const ir_kernel *k) {
     const ir_kinst *mm = ir_kernel_matmul(k), *a = mm ? &k->inst[mm->in[0]] : NULL;
     if (!a || a->op != IR_K_LOAD || a->variant || outer_k(k) > 1) return false;
@@ -178,5 +186,7 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
         out->scratch_bytes += ir_round_up((kc + dot->heads[1]) * nr * bytes, 64);
         out->tiles[0] = out->shared_bytes = 0;
     }
+    if (tune[IR_TUNE_CONTRACT_B] == IR_CONTRACT_B_SWEPT && k->can_sweep && kk % IR_SWEPT_STEPS == 0)
+        out->scratch_bytes += ir_round_up(mc * nc * mr * nr * bytes, 64);
     if (has_rows) launch_rows(k, tune, batches * m, n, in_blocks ? mc * mr : -1, out);
 }

@@ -271,7 +271,7 @@ static fusor_status build_kernel(planner *p, int c) {
     take_arguments(&b, &st);
     plan_find_packed(p, &st);
     plan_make_direct(p, b.k, &st);
-    if (kind == CLUSTER_CONTRACT) plan_contract_last_columns(&b, &st);
+    if (kind == CLUSTER_CONTRACT) plan_contract_forms(&b, &st);
     choose_tile(p, b.k, &st);
     FU_TRY(ir_kernel_verify(b.k, p->error));
     if (scatter) FU_TRY(copy_operand(&b, scatter));

@@ -115,7 +115,7 @@ int plan_window_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], ch
  * (an einsum); the columns of its last panel. */
 void plan_contract_space(builder *b, const ir_node *n);
 void plan_contract_tile(builder *b, const ir_step *st);
-void plan_contract_last_columns(builder *b, const ir_step *st);
+void plan_contract_forms(builder *b, const ir_step *st);
 
 /* plan_einsum.c: the space of a product that is an einsum, order and roles of its dims; the coordinates of an operand in
  * its space. Are dims x and y one run in all that the kernel reads and writes? */

@@ -63,6 +63,19 @@ void plan_contract_tile(builder *b, const ir_step *st) {
             ir_contract_tile_of(b->k->level, ir_kernel_contract_acc(b->k), known_size(b, st, 2), known_size(b, st, 1));
 }
 
-void plan_contract_last_columns(builder *b, const ir_step *st) {
+/* Code for few rows by a large matrix, a quarter more to compile: where these may come, and the matrix is one, may be
+ * large, and is not one that is packed once. */
+static bool may_sweep(const builder *b, const ir_step *st) {
+    enum { SMALL = 256 << 10 }; /* bytes, which some cache near has room for */
+    const int64_t m = known_size(b, st, 2), n = known_size(b, st, 1), k = known_size(b, st, 0);
+    if (b->k->n_dims != 3 || st->prepack_param >= 0 || m == 0 || m == 1 || m > IR_SWEPT_ROWS) return false;
+    if (n >= 0 && (n < b->k->tile.nr ||
+                   (k >= 0 && ir_times(ir_times(n, k), ir_dtypes[ir_kernel_contract_acc(b->k)].bytes) <= SMALL)))
+        return false;
+    return ir_kernel_can_sweep(b->k);
+}
+
+void plan_contract_forms(builder *b, const ir_step *st) {
     b->k->last_columns = ir_kernel_last_columns(b->k, known_size(b, st, 1));
+    b->k->can_sweep = may_sweep(b, st);
 }

@@ -208,7 +208,9 @@ contract_outer *contract_begin(contract *c, contract_function f, const char *nam
     *o = (contract_outer){*e, *c, LLVMGetInsertBlock(e->b)};
     e->fn = c->function[f];
     LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
-    if (f == HEAD || f == ROWS || f == BY_FMA || f == LAST_TILE || (f == TILE && !c->is_tile)) return o;
+    if (f == HEAD || f == ROWS || f == BY_FMA || f == LAST_TILE || f == SWEEP || f == PAIR ||
+        (f == TILE && !c->is_tile))
+        return o;
     contract_load_args(c, LLVMGetParam(e->fn, 0));
     contract_set_values(c);
     return o;
@@ -304,7 +306,7 @@ static void emit_pack_phase(contract *c) {
 typedef struct block {
     row_panels rows;                                   /* all of the rows */
     LLVMValueRef mc, nc, m_blocks, n_blocks, n_panels; /* panels of a block; blocks; all panels of columns */
-    LLVMValueRef packed, in_place, a_in_place;         /* where operands are read */
+    LLVMValueRef packed, in_place, swept, a_in_place;  /* where operands are read */
     LLVMValueRef edge, a, partial, sums, kept;         /* in scratch */
     LLVMValueRef a_rows;                               /* of `a`, and of what a row program keeps */
     LLVMValueRef batch, b_batch, m_first, m_count, n_first, n_count, k0, k_count; /* the block that is made */
@@ -552,6 +554,11 @@ static void divide_scratch(contract *c, block *s) {
     LLVMValueRef b_bytes = em_mul(e, em_add(e, k_panel, num(c, c->heads[1])), num(c, c->nr * c->acc_bytes));
     s->packed = em_icmp(e, LLVMIntEQ, how, num(c, IR_CONTRACT_B_PACKED));
     if (ir_kernel_contract_in_place(k)) s->in_place = em_icmp(e, LLVMIntEQ, how, num(c, IR_CONTRACT_B_IN_PLACE));
+    if (k->can_sweep) {
+        LLVMValueRef rest = em_and(e, c->kk, num(c, IR_SWEPT_STEPS - 1));
+        s->swept =
+            em_and(e, em_icmp(e, LLVMIntEQ, how, num(c, IR_CONTRACT_B_SWEPT)), em_icmp(e, LLVMIntEQ, rest, zero));
+    }
     s->a = em_gep(e, s->edge, e->t_i8, em_select(e, s->packed, zero, in_lines(c, b_bytes)));
     s->edge = element(c, s->edge, num(c, c->heads[1] * c->nr));
     s->a_rows = em_mul(e, em_min(e, s->mc, s->rows.n), num(c, c->mr));
@@ -565,13 +572,13 @@ static void divide_scratch(contract *c, block *s) {
     }
     s->partial = em_gep(e, s->a, e->t_i8, a_bytes);
     s->a = element(c, s->a, num(c, c->heads[0] * c->mr));
-    if (!ir_kernel_has_rows(c->whole) && !c->is_tile) return;
+    if (!ir_kernel_has_rows(c->whole) && !c->is_tile && !s->swept) return;
     LLVMValueRef columns = em_min(e, s->nc, s->n_panels), panel_bytes = num(c, c->nr * c->acc_bytes);
     LLVMValueRef partial_bytes = in_lines(c, em_mul(e, em_mul(e, s->a_rows, columns), panel_bytes));
     LLVMValueRef has_sums = em_icmp(e, LLVMIntSGT, c->kk, num(c, c->kb));
-    s->kept = em_gep(e, s->partial, e->t_i8, em_select(e, has_sums, partial_bytes, zero));
+    s->sums = s->kept = em_gep(e, s->partial, e->t_i8, em_select(e, has_sums, partial_bytes, zero));
+    if (s->swept) s->kept = em_gep(e, s->kept, e->t_i8, em_select(e, s->swept, partial_bytes, zero));
     if (!c->is_tile) return;
-    s->sums = s->kept;
     LLVMValueRef group = em_min(e, group_of_panels(c, s), columns);
     LLVMValueRef has_parts = em_icmp(e, LLVMIntSLT, part_of_k(c), k_panel);
     LLVMValueRef bytes = em_mul(e, em_mul(e, s->a_rows, group), panel_bytes);
@@ -594,6 +601,26 @@ static void enter_block(contract *c, block *s, LLVMValueRef t) {
     s->n_first = em_mul(e, nb, s->nc);
     s->m_count = em_min(e, em_sub(e, s->rows.n, s->m_first), s->mc);
     s->n_count = em_min(e, em_sub(e, s->n_panels, s->n_first), s->nc);
+}
+
+/* The whole panels of a block that is swept: how many they are. */
+static LLVMValueRef sweep_panels(contract *c, const block *s, LLVMValueRef told) {
+    emit *e = c->e;
+    LLVMValueRef nr = num(c, c->nr), zero = num(c, 0), all = LLVMBuildUDiv(e->b, c->n, nr, "");
+    LLVMValueRef whole = em_select(e, s->swept, em_min(e, em_sub(e, all, s->n_first), s->n_count), zero);
+    em_branch b = em_if(e, em_icmp(e, LLVMIntSGT, whole, zero));
+    LLVMValueRef n0 = em_mul(e, s->n_first, nr);
+    contract_point at = {c, NULL, n0, s->k0, -1, NULL};
+    const int buffer = c->k->inst[c->operand[1]].index;
+    contract_tell(c, told, CONTRACT_B, em_gep(e, e->base[buffer], c->t_acc, contract_offset(c, buffer, &at)));
+    contract_tell(c, told, CONTRACT_B_K, em_mul(e, e->stride[buffer][c->dim_k], num(c, c->acc_bytes)));
+    contract_tell(c, told, CONTRACT_N0, n0);
+    contract_tell(c, told, CONTRACT_COLUMNS, whole);
+    contract_tell(c, told, CONTRACT_SUMS, s->sums);
+    contract_tell(c, told, CONTRACT_PARTIAL, s->partial);
+    contract_call(c, SWEEP, (LLVMValueRef[]){e->args, told}, 2);
+    em_endif(e, &b);
+    return whole;
 }
 
 /* Products of the K block from k0 on: told is what the tile's function gets. */
@@ -625,7 +652,7 @@ static void emit_k_block(contract *c, block *s, LLVMValueRef k0, LLVMValueRef ro
         emit_parts(c, s, told);
         return;
     }
-    em_loop lj = em_for(e, zero, s->n_count, one);
+    em_loop lj = em_for(e, s->swept ? sweep_panels(c, s, told) : zero, s->n_count, one);
     emit_panel(c, s, told, lj.i, NULL, next_panel(c, s, lj.i));
     em_end(e, &lj);
 }
@@ -741,6 +768,7 @@ fusor_status jit_emit_contract(emit *e, fu_error *err) {
     contract_emit_epilogue(c);
     if (c->is_tile) contract_emit_amx_tile(c);
     else contract_emit_tiles(c);
+    if (c->k->can_sweep) contract_emit_sweep(c);
     const bool has_rows = ir_kernel_has_rows(c->whole);
     if (has_rows) FU_TRY(contract_emit_rows(c, err));
 

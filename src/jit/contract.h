@@ -9,6 +9,8 @@ typedef enum contract_function {
     PACK1,
     TILE,
     LAST_TILE,
+    SWEEP,
+    PAIR,
     FINISH,
     HEAD,
     ROWS,
@@ -133,6 +135,7 @@ fusor_status contract_emit_direct(contract *c, fu_error *err); /* the whole kern
  * which is prefetched (0: none), B_NEXT_STEP of them in each step (not of tiles). PAGE_HEAD, of a single row: bytes at
  * the begin of each page of operand 1 that are prefetched. The first FULL of the PANELS panels have mr rows, one behind
  * them ROWS_LEFT. PARTIAL: their partial sums, one tile behind the other.
+ * Only of the sweep: COLUMNS: whole panels of columns; SUMS and PARTIAL are theirs.
  * Only with several dims of k: after LEFT elements along k, then after each RUN, the step is A_JUMP, B_JUMP. Only with
  * DOT_BF16: SUMS is a tile in memory. Only tiles: A_K is bytes from one step to the next; what is made is the part of
  * COUNT words that begins FROM words behind the K block, whose first and last part IS_BEGIN and IS_END tell; between
@@ -164,6 +167,7 @@ enum {
     CONTRACT_IS_BEGIN,
     CONTRACT_IS_END,
     CONTRACT_CONFIGURED,
+    CONTRACT_COLUMNS,
     CONTRACT_LEFT,
     CONTRACT_RUN,
     CONTRACT_A_JUMP,
@@ -181,6 +185,10 @@ void contract_emit_amx_tile(contract *c);
 void contract_copy_tiles(contract *c, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef rows, LLVMValueRef k_first,
                          LLVMValueRef k_count);
 LLVMValueRef contract_tile_load(contract *c, LLVMValueRef ptr, int align);
+/* acc + the products of vectors of words; is_slow: as of contract_dot. */
+LLVMValueRef contract_mul_add(contract *c, LLVMValueRef a, LLVMValueRef b, LLVMValueRef acc, bool is_slow);
+/* contract_sweep.c: where c->k->can_sweep. */
+void contract_emit_sweep(contract *c);
 
 /* ---- contract_dot.c: words of several elements ---- */
 /* Fills in what follows from c->dot. */

@@ -249,7 +249,8 @@ void contract_emit_epilogue(contract *c) {
     contract_decode_batch(c, LLVMGetParam(e->fn, 1), UINT32_MAX);
     n0 = contract_decode_columns(c, n0);
     LLVMValueRef left = em_sub(e, c->n, n0);
-    if (!c->is_tile && has_cheap_epilogue(c)) { /* whole tiles do not come here */
+    if (!c->is_tile && has_cheap_epilogue(c)) { /* whole tiles do not come here, but those of a sweep */
+        if (c->k->can_sweep) left = em_min(e, left, nr);
         epilogue_rows(c, tile, m0, rows, n0, left, false, is_long);
         contract_end(c, o);
         return;

@@ -37,7 +37,7 @@ LLVMValueRef contract_tile_load(contract *c, LLVMValueRef ptr, int align) {
     return v;
 }
 
-static LLVMValueRef mul_add(contract *c, LLVMValueRef a, LLVMValueRef b, LLVMValueRef acc, bool is_slow) {
+LLVMValueRef contract_mul_add(contract *c, LLVMValueRef a, LLVMValueRef b, LLVMValueRef acc, bool is_slow) {
     emit *e = c->e;
     if (c->dot) return contract_dot(c, acc, a, b, is_slow);
     return ir_is_float(c->acc) ? em_mad(e, a, b, acc) : em_add(e, em_mul(e, a, b), acc);
@@ -89,7 +89,7 @@ static void prefetch_columns(tile *t, LLVMValueRef pb) {
 /* acc += the element at p times the vectors of operand 1. */
 static void row_products(contract *c, LLVMValueRef p, LLVMValueRef *b, LLVMValueRef *acc, bool is_slow) {
     LLVMValueRef a = em_load_splat(c->e, c->t_vec, p, (unsigned)c->packed_bytes);
-    for (int j = 0; j < c->nv; j++) acc[j] = mul_add(c, a, b[j], acc[j], is_slow);
+    for (int j = 0; j < c->nv; j++) acc[j] = contract_mul_add(c, a, b[j], acc[j], is_slow);
 }
 
 /* Of the pointers into operand 0, each of which serves some rows. */

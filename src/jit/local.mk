@@ -62,6 +62,7 @@ jit_sources += %D%/contract.c
 jit_sources += %D%/contract_pack.c
 jit_sources += %D%/contract_direct.c
 jit_sources += %D%/contract_tile.c
+jit_sources += %D%/contract_sweep.c
 jit_sources += %D%/contract_epilogue.c
 jit_sources += %D%/contract_dot.c
 jit_sources += %D%/contract_amx.c

@@ -72,6 +72,13 @@ static bool is_a_in_place(const contraction *c) {
     return rows_a_set <= (is_one_set && ways <= SMALL_L1_WAYS ? ways / 2 : ways) || c->m <= ways;
 }
 
+/* How many times as much of L2 as half of it the K blocks of a panel of operand 1 would take, where its rows are a power
+ * of two apart and share a few sets; 0: they are not. */
+static double crowding(const contraction *c) {
+    const int64_t l2 = rt_host_caches()->l2_bytes, apart = c->row[1] < 0 ? 0 : c->column[1] & -c->column[1];
+    return (double)c->kc * (double)(apart < l2 / 16 ? apart : l2 / 16) / (double)(l2 / 2);
+}
+
 /* Operand 1 where it lies: no pass over it, which few rows (of 8 panels of the level's tile of two vectors) are not
  * worth; of a few more than these, as long as its rows are in no more pages than the first-level TLB of a small core
  * knows. Where they are a power of two apart, they share a few sets of L2: that may have twice the rows. (f32, one
@@ -79,16 +86,30 @@ static bool is_a_in_place(const contraction *c) {
  * 1.05, 256 0.99, 320 0.95, 512 0.89, 1000 0.87, 1024 0.57; 64 x 512 x 512 1.05, 128 0.97, 256 0.93; 1024 x 64 x 1000
  * 0.95; 32 x 1024 x 1024 1.0, 48 0.90, 64 0.82, 64 x 256 x 4096 1.07. EPYC of family 26: 64 to 1000 cubed the same.) */
 static bool is_b_in_place(const contraction *c) {
-    enum { FEW_PANELS = 8, FEW_CROWDED = 32, MANY_ROWS = 256, PAGES = 64 };
-    const int64_t l2 = rt_host_caches()->l2_bytes, rows = ir_times(c->m, c->again),
-                  apart = c->column[1] & -c->column[1];
+    enum { FEW_PANELS = 8, FEW_CROWDED = 32, FEWER_CROWDED = 12, MANY_ROWS = 256, PAGES = 64 };
+    const int64_t rows = ir_times(c->m, c->again);
     if (!ir_kernel_contract_in_place(c->k)) return false;
     if (c->has_edges && ir_times(c->mp, c->again) > 1) return false;
     if (ir_times(c->mp, c->again) <= 1) return true;
     if (c->row[1] < 0 || rows > MANY_ROWS) return false;
-    if (apart && c->kc > l2 / 2 / (apart < l2 / 16 ? apart : l2 / 16)) return rows <= FEW_CROWDED;
+    if (crowding(c) > 1) return rows <= (crowding(c) < 4 ? FEW_CROWDED : FEWER_CROWDED);
     const int64_t page = IR_PAGE_BYTES, pages = ir_times(c->kc, c->column[1] < page ? c->column[1] : page) / page;
     return pages <= PAGES || rows <= FEW_PANELS * ir_contract_tile(c->k->level, ir_kernel_contract_acc(c->k)).mr;
+}
+
+/* Swept, where rows are few and those of operand 1 crowd L2: a strip of each would be read several times slower. (f32,
+ * one thread of a core with 32 KB of L1 and 512 KB of L2, swept / in place / packed by the block: 2 x 1024 x 1024 103 /
+ * 356 / 277 us, 4 149 / 238 / 292, 8 309 / 563 / 389, 12 480 / 837 / 578, 16 849 / 920 / 796; 8 x 2048 x 300 237 / 323 /
+ * 218; f64 2 x 512 x 512 49 / 199 / 216, 8 153 / 289 / 252. Where they do not, 4 x 1000 x 1000 159 / 150 / 259, 8 384 /
+ * 204 / 354, 8 x 3000 x 400 630 / 290 / 488.) */
+static bool is_b_swept(const contraction *c) {
+    return c->k->can_sweep && c->again == 1 && c->m <= IR_SWEPT_ROWS && c->kk % IR_SWEPT_STEPS == 0 && crowding(c) > 1;
+}
+
+/* Its columns: their sums, and the rows that are read at a time, stay in L1. */
+static int64_t swept_panels(const contraction *c) {
+    const int64_t row = ir_times(c->m + IR_SWEPT_STEPS, ir_times(c->k->tile.nr, c->bytes));
+    return ir_clamp(rt_host_caches()->l1d_bytes / row, 1, c->np);
 }
 
 /* Of `size` elements, those that the thread with most of them makes where they are cut into blocks of `each` and the
@@ -281,7 +302,8 @@ static void tune_blocks(const contraction *c, int n_threads, int64_t *tune) {
     enum { MANY_COLUMNS = 1024, MOST_COLUMNS = 2048, ROWS_WITH_MOST = 96 };
     const ir_kernel *k = c->k;
     const int64_t mr = ir_at_least_one(k->tile.mr), nr = ir_at_least_one(k->tile.nr), l2 = rt_host_caches()->l2_bytes;
-    const bool is_tile = ir_dot_is_tile(ir_kernel_contract_dot(k)), b_in_place = is_b_in_place(c);
+    const bool is_tile = ir_dot_is_tile(ir_kernel_contract_dot(k)), is_swept = is_b_swept(c),
+               b_in_place = is_swept || is_b_in_place(c);
     int64_t nc, mc; /* panels of a block */
     bool in_place = is_a_in_place(c);
     if (is_tile) {
@@ -297,6 +319,7 @@ static void tune_blocks(const contraction *c, int n_threads, int64_t *tune) {
             mc = rows_in_l2(c, nc * nr);
         }
     }
+    if (is_swept) mc = c->mp, nc = swept_panels(c);
     block_counts b = {ir_ceil_div(c->mp, mc), ir_ceil_div(c->np, nc)};
     const bool is_own_b = n_threads > 1 && !is_tile && !b_in_place && is_own(c, b, n_threads);
     if (is_own_b) b.m = n_threads;
@@ -307,7 +330,8 @@ static void tune_blocks(const contraction *c, int n_threads, int64_t *tune) {
     tune[IR_TUNE_CONTRACT_A_IN_PLACE] = in_place;
     if (is_tile) tune[IR_TUNE_CONTRACT_PREFETCH] = amx_prefetch(c, n_threads);
     else tune[IR_TUNE_CONTRACT_PAGE_HEAD] = page_head();
-    tune[IR_TUNE_CONTRACT_B] = b_in_place                                ? IR_CONTRACT_B_IN_PLACE
+    tune[IR_TUNE_CONTRACT_B] = is_swept                                  ? IR_CONTRACT_B_SWEPT
+                               : b_in_place                              ? IR_CONTRACT_B_IN_PLACE
                                : is_own_b || (b.m == 1 && c->again == 1) ? IR_CONTRACT_B_BY_BLOCK
                                                                          : IR_CONTRACT_B_PACKED;
 }

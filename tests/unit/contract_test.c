@@ -217,6 +217,7 @@ static ir_kernel describe(const problem *p) {
              : dot      ? ir_dot_tile(k.level, dot, -1, p->baked_n ? p->baked_n : -1)
                         : ir_contract_tile_of(k.level, acc, -1, p->baked_n ? p->baked_n : -1);
     k.last_columns = p->last ? ir_kernel_last_columns(&k, k.tile.nr + p->last * ir_levels[k.level].lanes) : 0;
+    k.can_sweep = ir_kernel_can_sweep(&k);
     return k;
 }
 
@@ -506,7 +507,7 @@ static void check_sizes(const problem *p, int count) {
         if (p->last && i % 4) /* of panels that the last tile is for; else whatever comes */
             s.n = (1 + i % 2) * k.tile.nr + p->last * lanes - (int64_t)(random_bits() % (unsigned)lanes);
         int64_t tune[IR_TUNE_COUNT] = {any_of(blocks, 5) * k.tile.mr, any_of(blocks, 5) * k.tile.nr,
-                                       (int64_t)(random_bits() % 3), (int64_t)(random_bits() & 1)};
+                                       (int64_t)(random_bits() % 4), (int64_t)(random_bits() & 1)};
         if (ir_dot_is_tile(ir_kernel_contract_dot(&k))) {
             tune[IR_TUNE_CONTRACT_PART] = any_of((int64_t[]){0, 16, 32, 40, 256, 5000}, 6);
             tune[IR_TUNE_CONTRACT_GROUP] = any_of(blocks, 5);
@@ -1182,7 +1183,7 @@ Test(contract, bad_descriptions_are_refused) {
     p.is_direct = true;
     p.direct = (shape){{1, 1}, 20, 20, 20};
     ir_kernel direct = describe(&p);
-    for (int i = 0; i < 15; i++) {
+    for (int i = 0; i < 17; i++) {
         ir_kernel k = i < 4 || i > 10 ? good : direct;
         if (i == 0) k.tile.mr = 9;
         if (i == 1) k.dim[2].role = 'n';
@@ -1198,6 +1199,9 @@ Test(contract, bad_descriptions_are_refused) {
         if (i == 11 || i == 12) k.last_columns = i == 11 ? k.tile.nr : 3;
         if (i == 13) k.last_columns = INT_MAX;
         if (i == 14) k.has_lower = true;
+        if (i > 14) k.can_sweep = true; /* without an even tile; or a matrix whose rows do not lie in order */
+        if (i == 15) k.tile.mr = 3;
+        if (i == 16) k.buffer[B].stride[1] = IR_STRIDE_RUNTIME;
         jmp_buf no_memory;
         fu_arena a;
         fu_str text;

@@ -188,6 +188,58 @@ Test(fused, known_and_named_lines_scan_alike) {
     }
 }
 
+/* Few rows by a matrix whose rows are a power of two apart are made another way than many (contract_sweep.c): with the
+ * same bits, for known rows and a name. Behind the last whole panel of columns is a part of one, behind two K blocks a
+ * part of a third. */
+static void few_rows_are_as_many(fusor_context *ctx, fusor_dtype t) {
+    enum { ROWS = 16, K = 1036, N = 1024 };
+    const char *type = t == FUSOR_F32 ? "f32" : "f64";
+    const int64_t bytes = t == FUSOR_F32 ? 4 : 8;
+    fusor_buffer in[3] = {SHAPE(ROWS, K), SHAPE(K, N), SHAPE(N)};
+    for (int i = 0; i < 3; i++) {
+        const int64_t n = in[i].shape[0] * (in[i].rank > 1 ? in[i].shape[1] : 1);
+        in[i].dtype = (int32_t)t;
+        in[i].data = malloc((size_t)(n * bytes));
+        for (int64_t e = 0; e < n; e++) {
+            const double v = (double)(e * (37 + i) % 1009) / 503 - 1;
+            if (t == FUSOR_F64) ((double *)in[i].data)[e] = v;
+            else ((float *)in[i].data)[e] = (float)v;
+        }
+    }
+    side all = {NULL};
+    for (int rows = ROWS; rows >= -8; rows--) { /* below 0: named */
+        const int m = rows < 0 ? -rows : rows;
+        if (!m || rows == 1 || (m > 9 && m < ROWS)) continue; /* one row, known, is a reduction of its own order */
+        char text[300], size[8] = "M";
+        if (rows > 0) snprintf(size, sizeof size, "%d", rows);
+        snprintf(text, sizeof text,
+                 "func @f(%%x: %s[%s, %d], %%w: %s[%d, %d], %%b: %s[%d]) -> %s[%s, %d] { %%p = matmul(%%x, %%w) "
+                 "%%s = add(%%p, %%b) %%r = relu(%%s) return %%r }",
+                 type, size, K, type, K, N, type, N, type, size, N);
+        in[0].shape[0] = m;
+        side some = run(ctx, text, 0, in, 3);
+        if (rows == ROWS) {
+            all = some;
+            continue;
+        }
+        cr_assert_eq(some.bytes, m * N * bytes);
+        cr_assert(memcmp(some.data, all.data, (size_t)some.bytes) == 0, "%s, %d rows", text, m);
+        free(some.data);
+    }
+    free(all.data);
+    for (int i = 0; i < 3; i++) free(in[i].data);
+}
+
+Test(fused, few_rows_by_a_large_matrix) {
+    for (int level = 0; level <= (int)rt_host_level(); level++)
+        for (int n_threads = 1; n_threads <= 2; n_threads++) {
+            fusor_context *ctx = new_context_for(ir_levels[level].name, n_threads);
+            few_rows_are_as_many(ctx, FUSOR_F32);
+            few_rows_are_as_many(ctx, FUSOR_F64);
+            fusor_context_free(ctx);
+        }
+}
+
 Test(fused, buffer_macro) {
     float x[6];
     const fusor_buffer b = FUSOR_BUFFER(x, FUSOR_F32, 2, 3), scalar = FUSOR_BUFFER(x + 1, FUSOR_I32);

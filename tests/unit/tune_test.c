@@ -163,8 +163,10 @@ Test(tune, operand_1_in_place) {
     const struct {
         int64_t m, n, apart;
         bool in_place;
-    } cases[] = {{48, 1000, 1000, true}, {128, 1000, 1000, false}, {128, 128, 128, true},    {256, 128, 128, true},
-                 {257, 128, 128, false}, {1000, 10, 10, false},    {48, 64, l2 / 64, false}, {20, 64, l2 / 64, true}};
+    } cases[] = {{48, 1000, 1000, true},     {128, 1000, 1000, false},  {128, 128, 128, true},
+                 {256, 128, 128, true},      {257, 128, 128, false},    {1000, 10, 10, false},
+                 {48, 64, l2 / 1024, false}, {20, 64, l2 / 1024, true}, {20, 64, l2 / 64, false},
+                 {12, 64, l2 / 64, true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int64_t n = cases[i].n, size[3] = {cases[i].m, n, 1000}, stride[6] = {1000, 0, 1, 0, 1, cases[i].apart};
         int64_t tune[IR_TUNE_COUNT];
@@ -172,6 +174,35 @@ Test(tune, operand_1_in_place) {
         cr_assert_eq(tune[IR_TUNE_CONTRACT_B] == IR_CONTRACT_B_IN_PLACE, cases[i].in_place, "%ld rows, %ld apart",
                      (long)size[0], (long)cases[i].apart);
     }
+}
+
+/* It is swept where rows are few and its own crowd the L2 cache, whatever threads there are: columns whose sums stay in
+ * L1, a part for each. */
+Test(tune, operand_1_swept) {
+    ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
+    k.inst[1] = (ir_kinst){.op = IR_K_LOAD, .dtype = FUSOR_F32, .index = 1};
+    k.inst[2] = (ir_kinst){.op = IR_OP_MATMUL, .dtype = FUSOR_F32, .n_in = 2, .in = {0, 1}};
+    k.buffer[1].stride[1] = 1;
+    k.buffer[1].stride[2] = IR_STRIDE_RUNTIME;
+    const int64_t l1 = rt_host_caches()->l1d_bytes, l2 = rt_host_caches()->l2_bytes;
+    const struct {
+        int64_t m, k, apart;
+        bool can_sweep, is_swept;
+    } cases[] = {{2, 1000, l2 / 64, true, true},  {8, 1000, l2 / 64, true, true}, {9, 1000, l2 / 64, true, false},
+                 {2, 1002, l2 / 64, true, false}, {2, 1000, 1000, true, false},   {2, 1000, l2 / 64, false, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int n_threads = 1; n_threads <= 16; n_threads *= 4) {
+            const int64_t n = 4096, size[3] = {cases[i].m, n, cases[i].k},
+                          stride[6] = {cases[i].k, 0, 1, 0, 1, cases[i].apart};
+            int64_t tune[IR_TUNE_COUNT];
+            k.can_sweep = cases[i].can_sweep;
+            rt_tune(&k, size, stride, n_threads, tune);
+            cr_assert_eq(tune[IR_TUNE_CONTRACT_B] == IR_CONTRACT_B_SWEPT, cases[i].is_swept, "case %zu", i);
+            if (!cases[i].is_swept) continue;
+            cr_assert(tune[IR_TUNE_CONTRACT_NC] * cases[i].m * 4 <= l1);
+            cr_assert(tune[IR_TUNE_CONTRACT_NC] * n_threads <= n + 2 * n_threads * k.tile.nr);
+            cr_assert(tune[IR_TUNE_CONTRACT_MC] >= cases[i].m);
+        }
 }
 
 /* Each thread packs operand 1 for itself where its rows are worth that. */
