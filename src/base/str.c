@@ -210,7 +210,8 @@ const char *fu_nearest(const char *word, const char *const *candidates, size_t n
         size_t m = strlen(candidates[i]);
         if (m > NEAREST_MAX || (m > length ? m - length : length - m) > best) continue;
         size_t d = edit_distance(word, length, candidates[i], m);
-        const size_t same = common(word, candidates[i]);
+        /* Of equals, what begins alike, then what has as many letters: those were swapped or mistyped. */
+        const size_t same = 2 * common(word, candidates[i]) + (m == length);
         if (d < best || (d == best && found && same > begin)) best = d, begin = same, found = candidates[i];
     }
     return found;

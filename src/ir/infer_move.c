@@ -411,7 +411,7 @@ fusor_status infer_index(ir_graph *g, ir_node *n) {
     }
 }
 
-#define INDEX_FORMAT "%s: index %s at position [%s] of the indices%s%s is out of range for axis %lld of size %lld; %s%s"
+#define INDEX_FORMAT "%s: index %s%s%s%s is out of range for axis %lld of size %lld; %s%s"
 /* Coordinates in what views make of `base`, of which coord[] is an element: the first one that shows it. */
 static void seen_at(const ir_graph *g, ir_id id, ir_id base, int64_t coord[IR_MAX_RANK]) {
     const ir_node *n = ir_at(g, id);
@@ -428,15 +428,18 @@ fusor_status ir_fail_index(const ir_graph *g, fu_error *e, const ir_node *n, ir_
                            const int64_t *shape, int64_t size) {
     const ir_node *x = ir_at(g, n->in[1]);
     const unsigned unused = 64u - 8u * ir_dtypes[x->dtype].bytes;
-    char value[24], place[IR_MAX_RANK * 24] = "", range[80], where[IR_WHERE_MAX];
+    char value[24], place[IR_MAX_RANK * 24 + 40] = " of the scalar", range[80], where[IR_WHERE_MAX];
     if (ir_is_signed(x->dtype))
         snprintf(value, sizeof value, "%lld", (long long)((int64_t)(index << unused) >> unused));
     else snprintf(value, sizeof value, "%llu", (unsigned long long)index);
     int64_t coord[IR_MAX_RANK] = {0};
     for (unsigned d = ir_at(g, base)->rank; d-- > 0; at /= shape[d]) coord[d] = at % shape[d];
     seen_at(g, n->in[1], base, coord);
-    for (unsigned d = 0, used = 0; d < x->rank; d++)
-        used += (unsigned)snprintf(place + used, sizeof place - used, d ? ", %lld" : "%lld", (long long)coord[d]);
+    unsigned used = 0;
+    for (unsigned d = 0; d < x->rank; d++)
+        used += (unsigned)snprintf(place + used, sizeof place - used, d ? ", %lld" : " at position [%lld",
+                                   (long long)coord[d]);
+    if (used) snprintf(place + used, sizeof place - used, "] of the indices");
     if (size) snprintf(range, sizeof range, "expected %lld to %lld", -(long long)size, (long long)size - 1);
     else snprintf(range, sizeof range, "the axis is empty");
     const char *name = x->name ? x->name : "", *mark = x->name ? " %" : "";

@@ -32,6 +32,21 @@ Test(index, places_are_those_of_the_indices) {
     fusor_context_free(ctx);
 }
 
+Test(index, a_scalar_has_no_position) {
+    fusor_context *ctx = new_context(1);
+    float x[5] = {0}, y;
+    int32_t index = 7;
+    fusor_executable *exe;
+    OK(fusor_compile_text(ctx, "func @f(%x: f32[5], %i: i32) -> f32 { %y = take(%x, %i, axis=0) return %y }", NULL,
+                          &exe));
+    fusor_buffer in[2] = {FUSOR_BUFFER(x, FUSOR_F32, 5), FUSOR_BUFFER(&index, FUSOR_I32)},
+                 out = FUSOR_BUFFER(&y, FUSOR_F32);
+    FAILS(fusor_executable_call(exe, 2, in, 1, &out), FUSOR_ERROR_INDEX,
+          "take: index 7 of the scalar %i is out of range for axis 0 of size 5");
+    fusor_executable_free(exe);
+    fusor_context_free(ctx);
+}
+
 /* An index is wrong also where every place that it could name has the same element. */
 Test(index, those_that_decide_nothing_are_checked) {
     static const char *const moves[] = {"%b = neg(%x) %t = take(%b, %j, axis=1)", "%t = take(%x, %j, axis=1)",

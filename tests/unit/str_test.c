@@ -215,4 +215,6 @@ Test(str, nearest) {
     huge[sizeof huge - 1] = 0;
     cr_expect_null(fu_nearest(huge, op, n));
     cr_expect_null(fu_nearest("relu", NULL, 0));
+    static const char *const alike[] = {"tan", "tanh"};
+    cr_expect_str_eq(fu_nearest("tahn", alike, 2), "tanh"); /* a swap, not a letter too many */
 }
