@@ -64,7 +64,7 @@ bool ir_kernel_contract_in_place(const ir_kernel *k) {
 
 bool ir_kernel_can_sweep(const ir_kernel *k) {
     if (!ir_kernel_contract_in_place(k) || outer_k(k) || k->is_direct) return false;
-    if (k->tile.mr % 2 || k->tile.kb % IR_SWEPT_STEPS) return false; /* rows of operand 0 go in pairs */
+    if (k->tile.mr <= 1 || k->tile.kb % IR_SWEPT_STEPS) return false;
     for (int d = 0; d < k->n_dims; d++)
         if (k->dim[d].role == 'y') return false;
     return !ir_level_is_gpu(k->level) && !ir_kernel_contract_dot(k);

@@ -29,9 +29,9 @@ static LLVMValueRef bytes_behind(contract *c, LLVMValueRef p, LLVMValueRef bytes
 }
 
 /* What the products of two rows need: of operand 0, bytes to the second row and along k; of operand 1, bytes to the
- * next row and those of a row; the sums of the first row, whose second is nr elements behind, and bytes from one panel
- * of columns to the next. */
-enum { PAIR_A, PAIR_A_ROW, PAIR_A_K, PAIR_B, PAIR_B_K, PAIR_BYTES, PAIR_SUMS, PAIR_NEXT, PAIR_PARAMETERS };
+ * next row and those of a row; the sums of the first row, and bytes to those of the second and from one panel of columns
+ * to the next. */
+enum { PAIR_A, PAIR_A_ROW, PAIR_A_K, PAIR_B, PAIR_B_K, PAIR_BYTES, PAIR_SUMS, PAIR_ROW, PAIR_NEXT, PAIR_PARAMETERS };
 
 /* (words PAIR_*): sums += products of two rows with STEPS rows of operand 1. */
 static void emit_pair(contract *c) {
@@ -56,7 +56,7 @@ static void emit_pair(contract *c) {
     for (int v = 0; v < c->nv; v++) {
         LLVMValueRef at[ROWS_AT_ONCE], sum[ROWS_AT_ONCE];
         for (int i = 0; i < ROWS_AT_ONCE; i++) {
-            at[i] = element(c, sums, num(c, i * c->nr + v * c->v_lanes));
+            at[i] = element(c, i ? bytes_behind(c, sums, in[PAIR_ROW]) : sums, num(c, v * c->v_lanes));
             sum[i] = contract_tile_load(c, at[i], c->v_lanes * c->acc_bytes);
         }
         for (int j = 0; j < STEPS; j++) {
@@ -84,8 +84,7 @@ static LLVMValueRef enter_panel(sweep *s, LLVMValueRef panel) {
     return em_select(e, is_full, mr, contract_tile_in(c, CONTRACT_ROWS_LEFT));
 }
 
-/* All rows, STEPS of k from k on: in pairs, of which the last need not have a second row. What is summed for that is
- * nobody's. */
+/* All rows, STEPS of k from k on: in pairs, of which the last may be one row twice, with the same sums. */
 static void emit_steps(sweep *s, LLVMValueRef k) {
     contract *c = s->c;
     emit *e = c->e;
@@ -102,6 +101,7 @@ static void emit_steps(sweep *s, LLVMValueRef k) {
         [PAIR_B_K] = s->b_k,
         [PAIR_BYTES] = em_mul(e, s->columns, row_bytes),
         [PAIR_SUMS] = bytes_behind(c, s->sums, em_mul(e, lr.i, row_bytes)),
+        [PAIR_ROW] = em_select(e, has_two, row_bytes, zero),
         [PAIR_NEXT] = s->column_bytes,
     };
     contract_call(c, PAIR, in, PAIR_PARAMETERS);
