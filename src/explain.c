@@ -115,7 +115,18 @@ static double estimate_ns(const ir_plan *p, const ir_cost *c, const rt_limits *l
 
 /* ---- one step ---- */
 /* How its loops go, in words. */
-static const char *form_of(const ir_kernel *k) {
+static const char *contract_form_of(const ir_kernel *k, bool is_prepacked, const int64_t *tune) {
+    if (k->is_direct) return "tiles: of small sizes that are known, in registers from first to last";
+    if (is_prepacked) return "tiles: operand 1 packed once and kept, register tiles of the result, blocks of k";
+    switch (tune[IR_TUNE_CONTRACT_B]) {
+    case IR_CONTRACT_B_PACKED: return "tiles: operand 1 packed before, register tiles of the result, blocks of k";
+    case IR_CONTRACT_B_IN_PLACE: return "tiles: operand 1 where it lies, register tiles of the result, blocks of k";
+    case IR_CONTRACT_B_SWEPT: return "rows: few rows of operand 1 at a time, across columns whose sums L1 holds";
+    default: return "tiles: operand 1 packed by each block, register tiles of the result, blocks of k";
+    }
+}
+
+static const char *form_of(const ir_kernel *k, bool is_prepacked, const int64_t *tune) {
     switch (k->kind) {
     case IR_KERNEL_MAP:
         return ir_kernel_scatters_columns(k) ? "scatter: rows of updates in order"
@@ -145,7 +156,7 @@ static const char *form_of(const ir_kernel *k) {
                        : "tiles: channels by vectors of columns; rows go by scratch to what reads them";
         if (k->is_by_channel) return "tiles: columns by vectors of channels, weights packed, no copy of the windows";
         return "tiles: channels by vectors of columns, no copy of all windows";
-    case IR_KERNEL_CONTRACT: return "tiles: operands packed, register tiles of the result, blocks of k";
+    case IR_KERNEL_CONTRACT: return contract_form_of(k, is_prepacked, tune);
     case IR_KERNEL_ATTENTION:
         return "tiles: blocks of queries (m), each against all keys (j) a block at a time: scores, running softmax, "
                "sums of values";
@@ -203,9 +214,9 @@ static void add_schedule(fu_arena *arena, const ir_plan *p, const ir_step *s, co
     ir_kernel_launch(k, size, tune, &launch);
     for (int i = 0; i < launch.n_phases; i++) tiles += launch.tiles[i];
     json_t *schedule =
-        json_pack("{s:s, s:i, s:i, s:i, s:I, s:I, s:I}", "form", form_of(k), "vector", ir_levels[k->level].lanes,
-                  "threads", n, "phases", launch.n_phases, "tiles", (json_int_t)tiles, "scratch_bytes",
-                  (json_int_t)launch.scratch_bytes, "shared_bytes", (json_int_t)launch.shared_bytes);
+        json_pack("{s:s, s:i, s:i, s:i, s:I, s:I, s:I}", "form", form_of(k, s->prepack_param >= 0, tune), "vector",
+                  ir_levels[k->level].lanes, "threads", n, "phases", launch.n_phases, "tiles", (json_int_t)tiles,
+                  "scratch_bytes", (json_int_t)launch.scratch_bytes, "shared_bytes", (json_int_t)launch.shared_bytes);
     if (k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW)
         (void)json_object_set_new(
             schedule, "tile",

@@ -55,6 +55,26 @@ Test(explain, statements_come_back_as_they_were_written) {
     json_decref(d);
 }
 
+/* n: rows of operand 0. 16,384 columns of 4 bytes crowd the L2 cache of any CPU. */
+static void expect_form(int n, const char *mark, int columns, const char *form) {
+    char text[200];
+    snprintf(text, sizeof text,
+             "func @f(%%a: f32[%d, 1024], %s%%b: f32[1024, %d]) -> f32[%d, %d] { %%y = matmul(%%a, %%b) return %%y }",
+             n, mark, columns, n, columns);
+    json_t *d = explain(text, NULL);
+    const json_t *k = json_array_get(json_object_get(d, "kernels"), 0);
+    const char *said = text_of(json_object_get(k, "schedule"), "form");
+    cr_assert(strncmp(said, form, strlen(form)) == 0, "%d rows: %s", n, said);
+    json_decref(d);
+}
+
+Test(explain, how_a_product_reads_its_matrix) {
+    expect_form(2, "", 16384, "rows: few rows of operand 1 at a time");
+    expect_form(2, "const ", 16384, "tiles: operand 1 packed once and kept");
+    expect_form(2, "", 100, "tiles: operand 1 where it lies");
+    expect_form(1000, "", 1000, "tiles: operand 1 packed ");
+}
+
 Test(explain, names_of_several_results_and_of_calls) {
     json_t *d =
         explain("func @f(%a: f32[64]) -> f32[32] { %p, %q = split(%a, axis=0, sizes=[32, 32]) %s = @g(%p, %q, "
