@@ -32,8 +32,8 @@ typedef struct contract {
     ir_dot dot;                                 /* how words are multiplied; NONE: each is one element */
     int group, heads[2], parts;                 /* ir_dots[dot] */
     bool is_tile;                               /* ir_dot_is_tile */
-    bool copies_a;   /* panels of operand 0 are [row][k]: rows of memory, with their words made ready; tiles:
-                        [step][part][row][k of a step] */
+    bool copies_a;   /* panels of operand 0 are [row][k]: rows of memory, with their words made ready, or of values
+                        (contract_packs_by_rows); tiles: [step][part][row][k of a step] */
     ir_dtype packed; /* type of an element in a word: acc, but with a dot */
     int packed_bytes;
     int acc_bytes, lanes; /* lanes: of the level; programs are evaluated this wide */
@@ -256,7 +256,9 @@ void contract_end_batch(contract *c, LLVMValueRef kept, LLVMValueRef batch);
 bool contract_is_plain_load(contract *c, int operand);
 void contract_pack(contract *c, int operand, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef k_first,
                    LLVMValueRef k_count);
-/* The same of operand 0 of tiles where its program is more than a load. rows: of them; others repeat the last. */
+bool contract_packs_by_rows(contract *c); /* operand 0, where a word is one element */
+/* The same of operand 0 of tiles where its program is more than a load, and where it is packed by rows. rows: of them;
+ * in tiles others repeat the last. */
 void contract_pack_values(contract *c, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef rows, LLVMValueRef k_first,
                           LLVMValueRef k_count);
 #endif

@@ -19,7 +19,8 @@ void contract_set_dot(contract *c) {
                                                                   : FUSOR_BF16;
     c->packed_bytes = ir_dtypes[c->packed].bytes;
     c->t_packed = em_memory_type(c->e, c->packed);
-    c->copies_a = c->is_tile || ((c->dot == IR_DOT_I8 || c->dot == IR_DOT_BF16) && contract_is_plain_load(c, 0));
+    c->copies_a = c->is_tile || ((c->dot == IR_DOT_I8 || c->dot == IR_DOT_BF16) && contract_is_plain_load(c, 0)) ||
+                  contract_packs_by_rows(c);
 }
 
 bool contract_is_flipped(const contract *c) {
