@@ -2,8 +2,8 @@
 /* contract_pack.c: packing of a contraction's operands into panels [k][rows], evaluating their programs on the way.
  *
  * Lanes go along the rows of the panel (its elements are then stored as they come; the last ones under masks, with AVX2
- * where these are loads of neighbours) unless memory is contiguous along k and not along rows: then they go along k, and
- * square blocks are transposed in registers. Operand 0 is packed row by row then, [rows][k], unless its program is a
+ * where these are loads of neighbours) unless memory is contiguous along k and not along rows. Then they go along k,
+ * and square blocks are transposed in registers. Operand 0 is packed row by row then, [rows][k], unless its program is a
  * load; and for tiles always (contract_pack_values). */
 #include "jit/contract.h"
 
@@ -365,8 +365,8 @@ bool contract_packs_by_rows(contract *c) {
 
 /* As they would lie in memory, which the register tile reads as well, and nothing is turned. What is left of a row
  * behind whole vectors is in one that ends with it; a row that is shorter than a vector is one under a mask, or single
- * elements. (f32, relu(x) by a matrix, AVX2, of the time with turned blocks: 2000 x 64 by 64 x 8 0.81, 2000 x 256 by 256
- * x 10 0.75, 500 x 500 by 500 x 8 0.70, 128 x 784 by 784 x 512 and 512 cubed 1.0.) */
+ * elements. (f32, relu(x) by a matrix, AVX2, of the time with turned blocks: 2000 x 64 by 64 x 8 0.81, 2000 x 256 by
+ * 256 x 10 0.75, 500 x 500 by 500 x 8 0.70, 128 x 784 by 784 x 512 and 512 cubed 1.0.) */
 static void pack_by_rows(contract *c, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef rows, LLVMValueRef k_first,
                          LLVMValueRef k_count) {
     emit *e = c->e;
