@@ -363,7 +363,10 @@ fusor_status fusor_executable_scan(fusor_executable *exe, int64_t n_steps, int n
 
 static fusor_status explain(const fusor_executable *exe, fu_error *e, char **text_out) {
     FU_CALL_ARENA(arena, return FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory"));
-    explain_request r = {.plan = rt_exec_plan(exe->exec), .exec = exe->exec, .n_threads = exe->ctx->n_threads};
+    explain_request r = {.plan = rt_exec_plan(exe->exec),
+                         .exec = exe->exec,
+                         .assumed_size = EXPLAIN_ASSUMED_SIZE,
+                         .n_threads = exe->ctx->n_threads};
     const fusor_status status = explain_json(&arena, e, &r, text_out);
     fu_arena_free(&arena);
     return status;

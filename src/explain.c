@@ -445,7 +445,7 @@ fusor_status explain_json(fu_arena *arena, fu_error *e, const explain_request *r
     int64_t *symbols = FU_NEW_N(arena, int64_t, n + 1);
     bool is_assumed = false;
     for (uint32_t i = 0; i < n; i++) {
-        symbols[i] = r->symbol_values && r->symbol_values[i] >= 0 ? r->symbol_values[i] : EXPLAIN_ASSUMED_SIZE;
+        symbols[i] = r->symbol_values && r->symbol_values[i] >= 0 ? r->symbol_values[i] : r->assumed_size;
         is_assumed |= !r->symbol_values || r->symbol_values[i] < 0;
     }
     /* The graph of an executable is never written to: the unfused plan is made of a copy. */

@@ -176,6 +176,18 @@ static int write_document(tool *t, int format, const char *text) {
     return why ? tool_environment(t, "%s: %s", t->outputs.at[0], strerror(why)) : 0;
 }
 
+/* Sizes that nobody gives are smaller where so many of them at once would be more than a kernel counts. */
+static fusor_status explain_assumed(tool *t, fu_error *e, explain_request *r, uint32_t n_symbols, char **text) {
+    enum { SMALLEST = 16 };
+    bool is_assumed = false;
+    for (uint32_t i = 0; i < n_symbols; i++) is_assumed |= r->symbol_values[i] < 0;
+    for (r->assumed_size = EXPLAIN_ASSUMED_SIZE;; r->assumed_size /= 4) {
+        const fusor_status status = explain_json(&t->arena, e, r, text);
+        if (status != FUSOR_ERROR_SHAPE || !is_assumed || r->assumed_size <= SMALLEST) return status;
+        fu_error_clear(e);
+    }
+}
+
 int cmd_explain(tool *t) {
     static const char *const formats[] = {"text", "json", "dot", "html"};
     program p;
@@ -256,8 +268,8 @@ int cmd_explain(tool *t) {
         auto_plan_text(t->ctx, request.plan, assumed, auto_text, sizeof auto_text);
         request.choice = auto_text;
     }
-    status =
-        explain_json(&t->arena, &e, &request, &text) == FUSOR_OK ? write_document(t, format, text) : tool_fail(t, &e);
+    fusor_status made = explain_assumed(t, &e, &request, n, &text);
+    status = made == FUSOR_OK ? write_document(t, format, text) : tool_fail(t, &e);
     fu_free(text);
     end_measure(t, flat, &m, &in);
     return status;

@@ -12,10 +12,11 @@
  *   attention        attention.c
  *   others           bounds_norm.c
  * With the fast tier: element-wise, the bounds of ir_fast; softmax 2 * 2^-17 of the result more; log_softmax and
- * logsumexp 2^-17 (1 + log n). What operands may do: element-wise, all corners of their ranges, and 0 in them; sums,
- * the sum of the bounds, and those of a scatter an ULP of sum|terms| an update more; contractions, |a|*eb + ea*|b| +
- * ea*eb; max and min, the largest bound, and a zero has any sign where those of the operand have both; softmax y *
- * (exp(2E) - 1) and log_softmax 2E for the largest bound E; argmax of an inexact operand is not judged. */
+ * logsumexp 2^-17 (1 + log n). What operands may do: element-wise, all corners of their ranges, and 0 in them, and what
+ * jumps inside (equality, remainders, integers that wrap) as far as it may; sums, the sum of the bounds, and those of a
+ * scatter an ULP of sum|terms| an update more; contractions, |a|*eb + ea*|b| + ea*eb; max and min, the largest bound,
+ * and a zero has any sign where those of the operand have both; softmax y * (exp(2E) - 1) and log_softmax 2E for the
+ * largest bound E; argmax of an inexact operand is not judged. */
 #include "base/small.h"
 #include "ref/bounds.h"
 #include "ref/bounds_norm.h"
@@ -154,23 +155,48 @@ static fusor_status corners(const walk *w, const ir_node *n, value *const *in, v
     return status;
 }
 
-/* eq and ne jump inside the ranges: wherever these overlap, both answers are right. */
-static void overlaps(const walk *w, const ir_node *n, value *const *in, value *v) {
-    if ((n->op != IR_OP_EQ && n->op != IR_OP_NE) || !v->error) return;
+/* How far the result may be off because the operator jumps inside the ranges of a and b, which are off by of_a and
+ * of_both together: equality, where these overlap; remainders; integers that wrap, and their bits. */
+static double jump(const ir_node *n, ir_dtype from, double a, double b, double of_a, double of_both) {
+    const bool is_int = ir_is_int(n->dtype) && ir_is_int(from);
+    const double range = ldexp(is_int, 8 * ir_dtypes[n->dtype].bytes), low = ir_is_signed(n->dtype) ? range / 2 : 0;
+    switch (n->op) {
+    case IR_OP_EQ:
+    case IR_OP_NE: return !(fabs(a - b) > of_both);
+    case IR_OP_MOD:
+    case IR_OP_FMOD:
+        return of_a == of_both && floor((a - of_a) / b) == floor((a + of_a) / b) ? 0 : fabs(b) + of_both - of_a;
+    case IR_OP_MUL: return of_both * (fabs(a) + fabs(b) + of_both) < range ? 0 : range;
+    case IR_OP_CAST: return floor((a + low - of_a) / range) != floor((a + low + of_a) / range) ? range : 0;
+    case IR_OP_AND:
+    case IR_OP_OR:
+    case IR_OP_XOR:
+    case IR_OP_SHL:
+    case IR_OP_POW: return range;
+    default: return 0;
+    }
+}
+
+static void jumps(const ir_node *n, value *const *in, value *v) {
+    const int operands = n->n_in;
+    if (operands > 2 || !v->error) return;
     int lead[2];
     int64_t stride[2][IR_MAX_RANK], at[IR_MAX_RANK] = {0}, offset[2] = {0, 0}, count = ref_count(&v->t);
-    (void)w;
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < operands; k++) {
         lead[k] = v->t.rank - in[k]->t.rank;
         ref_strides(in[k]->t.rank, in[k]->t.shape, stride[k]);
     }
     for (int64_t i = 0; i < count; i++) {
-        double d = fabs(get(&in[0]->t, offset[0]) - get(&in[1]->t, offset[1]));
-        double e = (in[0]->error ? in[0]->error[offset[0]] : 0) + (in[1]->error ? in[1]->error[offset[1]] : 0);
-        if (e > 0 && !(d > e)) v->error[i] = 1;
+        double x[2] = {0}, off[2] = {0};
+        for (int k = 0; k < operands; k++) {
+            x[k] = get(&in[k]->t, offset[k]);
+            if (in[k]->error) off[k] = in[k]->error[offset[k]];
+        }
+        off[1] += off[0];
+        if (off[1] > 0) v->error[i] = fmax(v->error[i], jump(n, in[0]->t.dtype, x[0], x[1], off[0], off[1]));
         for (int dim = v->t.rank - 1; dim >= 0; dim--) {
             bool wraps = ++at[dim] == v->t.shape[dim];
-            for (int k = 0; k < 2; k++) {
+            for (int k = 0; k < operands; k++) {
                 if (dim < lead[k] || in[k]->t.shape[dim - lead[k]] == 1) continue;
                 offset[k] += wraps ? -(at[dim] - 1) * stride[k][dim - lead[k]] : stride[k][dim - lead[k]];
             }
@@ -602,10 +628,13 @@ static fusor_status node_bounds(const walk *w, const ir_node *n, value *const *i
     switch (ir_ops[n->op].kind) {
     case IR_KIND_EW:
         FU_TRY(corners(w, n, in, v));
-        overlaps(w, n, in, v);
+        jumps(n, in, v);
         turns(n, in, v);
         return own_elementwise(w, n, v);
-    case IR_KIND_CONVERT: return corners(w, n, in, v);
+    case IR_KIND_CONVERT:
+        FU_TRY(corners(w, n, in, v));
+        jumps(n, in, v);
+        return FUSOR_OK;
     case IR_KIND_REDUCE: return is_plain_sum(n->op) ? reduce_bounds(w, n, in, v) : other_bounds(w, n, in, v);
     case IR_KIND_SCAN:
     case IR_KIND_NORM:

@@ -209,6 +209,11 @@ done
 expect 0 '^kernel 0: attention: attention$' explain -e "$scores"
 expect 0 'loop .*; tiles: blocks of queries' explain -e "$scores"
 expect 0 '^unfused  [4-9] kernels' explain -e "$scores"
+# many sizes that nobody gives: smaller ones than are assumed of a few; those that are given are taken at their word
+many='func @f(%x: f32[N, C, H, W], %w: f32[O, C, 3, 3]) -> f32[?, ?, ?, ?] { %y = conv(%x, %w) return %y }'
+expect 0 'N=256, C=256, H=256, W=256, O=256.*assumed' explain -e "$many"
+expect 0 'N=2, C=1024, H=1024.*assumed' explain -e "$many" --dim N=2
+expect 3 'more than 2.52 steps' explain -e "$many" --dim N=1 --dim C=64K --dim H=64K --dim W=64K --dim O=8
 masked='func @f(%q: f32[3, S, 64], %k: f32[3, 64, T], %v: f32[3, T, 32], %m: bool[S, T]) -> f32[3, S, 32] {
   %a = matmul(%q, %k) %s = select(%m, -inf, %a) %p = softmax(%s) %y = matmul(%p, %v) return %y }'
 causal='func @f(%q: f32[3, S, 64], %k: f32[3, 64, T], %v: f32[3, T, 32]) -> f32[3, S, 32] {

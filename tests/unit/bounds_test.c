@@ -57,6 +57,33 @@ Test(bounds, condition_counts) {
     cr_expect_gt(c[0], 90 * b[0]);
 }
 
+/* The ends of an operand's range say nothing of what lies between, where the result jumps there. */
+Test(bounds, what_jumps_may_be_anything_it_can_be) {
+    static const struct {
+        const char *text;
+        double least, most;
+    } cases[] = {
+        {"%e = exp(%x) %r = mod(%e, 0.0000001) return %r", 1e-7, 2e-7}, /* less than what exp is off by */
+        {"%e = exp(%x) %r = fmod(%e, 0.0000001) return %r", 1e-7, 2e-7},
+        {"%e = exp(%x) %r = mod(1e30, %e) return %r", 0.28, 21},
+        {"%e = exp(%x) %r = mod(%e, 64.0) return %r", 1e-8, 1e-4}, /* no multiple of 64 is near */
+        {"%e = exp(%x) %s = round(%e) %i = cast(%s, i32) %m = mod(%i, 7) %r = cast(%m, f32) return %r", 0, 0},
+        {"%e = exp(%x) %s = mul(%e, 1e8) %i = cast(%s, i32) %m = mod(%i, 7) %r = cast(%m, f32) return %r", 7, 1e9},
+        {"%e = exp(%x) %s = mul(%e, 1e8) %i = cast(%s, i32) %m = and(%i, 7) %r = cast(%m, f32) return %r", 1e9, 5e9},
+        {"%e = exp(%x) %s = mul(%e, 1e8) %i = cast(%s, i32) %m = mul(%i, 1000000007) %r = cast(%m, f32) return %r", 1e9,
+         5e9},
+        {"%e = exp(%x) %s = mul(%e, 1e7) %i = cast(%s, i32) %m = cast(%i, i8) %r = cast(%m, f32) return %r", 0, 256},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        char text[400];
+        double *b;
+        snprintf(text, sizeof text, "func @f(%%x: f32[N]) -> f32[N] { %s }", cases[k].text);
+        (void)eval(text, 1, (ref_tensor[]){VECTOR(x)}, &b);
+        for (int i = 0; i < 3; i++)
+            cr_expect(b[i] >= cases[k].least && b[i] <= cases[k].most, "%s: element %d: %g", text, i, b[i]);
+    }
+}
+
 Test(bounds, sums_and_products_of_matrices) {
     double *b;
     (void)eval("func @f(%x: f32[N]) -> f32 { %s = reduce_sum(%x) return %s }", 1, (ref_tensor[]){VECTOR(x)}, &b);
