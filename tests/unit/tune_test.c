@@ -159,6 +159,7 @@ Test(tune, operand_1_in_place) {
     k.inst[2] = (ir_kinst){.op = IR_OP_MATMUL, .dtype = FUSOR_F32, .n_in = 2, .in = {0, 1}};
     k.buffer[1].stride[1] = 1;
     k.buffer[1].stride[2] = IR_STRIDE_RUNTIME;
+    rt_host_assume_caches((rt_caches){32 << 10, 512 << 10, 32 << 20, 8});
     const int64_t l2 = rt_host_caches()->l2_bytes;
     const struct {
         int64_t m, n, apart;
@@ -184,6 +185,7 @@ Test(tune, operand_1_swept) {
     k.inst[2] = (ir_kinst){.op = IR_OP_MATMUL, .dtype = FUSOR_F32, .n_in = 2, .in = {0, 1}};
     k.buffer[1].stride[1] = 1;
     k.buffer[1].stride[2] = IR_STRIDE_RUNTIME;
+    rt_host_assume_caches((rt_caches){48 << 10, 2 << 20, 32 << 20, 8});
     const int64_t l1 = rt_host_caches()->l1d_bytes, l2 = rt_host_caches()->l2_bytes;
     const struct {
         int64_t m, k, apart;
