@@ -210,7 +210,7 @@ static void few_rows_are_as_many(fusor_context *ctx, fusor_dtype t) {
     for (int rows = ROWS; rows >= -8; rows--) { /* below 0: named */
         const int m = rows < 0 ? -rows : rows;
         if (!m || rows == 1 || (m > 9 && m < ROWS)) continue; /* one row, known, is a reduction of its own order */
-        char text[300], size[8] = "M";
+        char text[300], size[12] = "M";
         if (rows > 0) snprintf(size, sizeof size, "%d", rows);
         snprintf(text, sizeof text,
                  "func @f(%%x: %s[%s, %d], %%w: %s[%d, %d], %%b: %s[%d]) -> %s[%s, %d] { %%p = matmul(%%x, %%w) "

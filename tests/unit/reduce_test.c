@@ -793,7 +793,7 @@ Test(row, short_rows_a_few_elements_apart) {
                     }
                     run_kernel r[2];
                     for (int baked = 0; baked < 2; baked++) {
-                        char text[1024], by[8] = "?";
+                        char text[1024], by[12] = "?";
                         if (baked) snprintf(by, sizeof by, "%d", apart);
                         snprintf(text, sizeof text,
                                  "fusor-kernel 1\nkind row\nlevel %s\ndim p ?\ndim r %d\nbuffer in %s %s 1\n"

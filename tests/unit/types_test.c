@@ -169,7 +169,7 @@ Test(size, hostile_growth_ends) {
     ir_sizes *s = ir_sizes_new(&arena);
     ir_size x = ir_size_const(s, 1), y = ir_size_sym(s, "N");
     for (int i = 0; i < 100; i++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "S%d", i);
         x = ir_size_mul(s, x, ir_size_add(s, ir_size_sym(s, name), ir_size_const(s, 1)));
         y = ir_size_div(s, ir_size_add(s, ir_size_mul(s, y, y), y), ir_size_const(s, 3));
