@@ -115,12 +115,12 @@ fusor_status compile_for_gpu(fusor_context *ctx, fu_error *e, const rt_exec *cpu
 /* Where the data of calls is best: with "auto", which chooses call by call, on the CPU. */
 static inline int32_t context_home(const fusor_context *ctx) { return ctx->is_auto ? 0 : ctx->device; }
 /* explain.c: the plan as JSON text, the caller's (fu_free). arena: for what it needs on the way. */
-enum { EXPLAIN_ASSUMED_SIZE = 1024 };
+enum { EXPLAIN_ASSUMED_SIZE = 1024 }; /* of sizes that nobody gave, where that is not too much */
 typedef struct explain_request {
     const ir_plan *plan;
     const rt_exec *exec;          /* or NULL: says where each kernel came from */
     const int64_t *symbol_values; /* by symbol, -1: not given; NULL: none is */
-    int assumed_size; /* what those stand at, EXPLAIN_ASSUMED_SIZE or less; the document says so */
+    int assumed_size;             /* what those stand at, EXPLAIN_ASSUMED_SIZE or less; the document says so */
     int n_threads;                /* of a call */
     const double *measured_ns;    /* by step: of one call, with these sizes; NULL: nothing was measured */
     double fused_ns, unfused_ns;  /* of one whole call; 0: not measured */

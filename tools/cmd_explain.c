@@ -176,13 +176,22 @@ static int write_document(tool *t, int format, const char *text) {
     return why ? tool_environment(t, "%s: %s", t->outputs.at[0], strerror(why)) : 0;
 }
 
-/* Sizes that nobody gives are smaller where so many of them at once would be more than a kernel counts. */
-static fusor_status explain_assumed(tool *t, fu_error *e, explain_request *r, uint32_t n_symbols, char **text) {
+/* Sizes that nobody gives are smaller where so many of them at once would be more than a kernel counts. is_auto: says
+ * where device "auto" would run it, of those sizes. */
+static fusor_status explain_assumed(tool *t, fu_error *e, explain_request *r, uint32_t n, bool is_auto, char **text) {
     enum { SMALLEST = 16 };
-    bool is_assumed = false;
-    for (uint32_t i = 0; i < n_symbols; i++) is_assumed |= r->symbol_values[i] < 0;
+    char choice[300] = "";
+    int64_t *size = FU_NEW_N(&t->arena, int64_t, n + 1);
     for (r->assumed_size = EXPLAIN_ASSUMED_SIZE;; r->assumed_size /= 4) {
+        bool is_assumed = false;
+        for (uint32_t i = 0; i < n; i++) {
+            is_assumed |= r->symbol_values[i] < 0;
+            size[i] = r->symbol_values[i] < 0 ? r->assumed_size : r->symbol_values[i];
+        }
+        if (is_auto) auto_plan_text(t->ctx, r->plan, size, choice, sizeof choice);
+        r->choice = is_auto ? choice : NULL;
         const fusor_status status = explain_json(&t->arena, e, r, text);
+        r->choice = NULL;
         if (status != FUSOR_ERROR_SHAPE || !is_assumed || r->assumed_size <= SMALLEST) return status;
         fu_error_clear(e);
     }
@@ -260,15 +269,9 @@ int cmd_explain(tool *t) {
     for (uint32_t i = 0; i < in.dims.n && !t->measure; i++) symbols[in.dims.at[i].symbol] = in.dims.at[i].value[0];
     request.symbol_values = symbols;
     char *text = NULL;
-    char auto_text[300] = "";
-    if (t->device && strcmp(t->device, "auto") == 0) {
-        if (!t->ctx && (status = tool_context(t, request.n_threads)) != 0) return status;
-        int64_t *assumed = FU_NEW_N(&t->arena, int64_t, n + 1);
-        for (uint32_t i = 0; i < n; i++) assumed[i] = symbols[i] < 0 ? EXPLAIN_ASSUMED_SIZE : symbols[i];
-        auto_plan_text(t->ctx, request.plan, assumed, auto_text, sizeof auto_text);
-        request.choice = auto_text;
-    }
-    fusor_status made = explain_assumed(t, &e, &request, n, &text);
+    const bool is_auto = t->device && strcmp(t->device, "auto") == 0;
+    if (is_auto && !t->ctx && (status = tool_context(t, request.n_threads)) != 0) return status;
+    fusor_status made = explain_assumed(t, &e, &request, n, is_auto, &text);
     status = made == FUSOR_OK ? write_document(t, format, text) : tool_fail(t, &e);
     fu_free(text);
     end_measure(t, flat, &m, &in);

@@ -282,11 +282,11 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e);
  * packed as a whole a panel of it [min(K, kb)][nr], each of the accumulator type and rounded up to 64 bytes; unless
  * operand 0 is read in place, the packed block [panels][min(K, kb)][mr] and lanes * (mr + 1) elements that the last
  * stores may touch; where K > kb, partial sums of the output block [n panels][m panels][mr][nr]; where K blocks are
- * made in parts, the sums of a group's [panels][m panels][mr][nr]; where operand 1 is swept, of the block's. Direct form: a tile and rows as above, where
- * operand 1 is packed [n panels][K][nr] of it. Layout of shared: [batches of operand 1][n panels][K][nr]: all that
- * phase 1 needs of phase 0. With an ir_dot, K and kb count words there (ir_dot_words), and each K block of a panel
- * begins with its heads[]. K = 0: a head all the same. Of tiles, a panel of operand 0 is [words / 16][mr][16]; where its
- * words are made ready or computed row by row, [rows][min(K, kb)]. */
+ * made in parts, the sums of a group's [panels][m panels][mr][nr]; where operand 1 is swept, of the block's. Direct
+ * form: a tile and rows as above, where operand 1 is packed [n panels][K][nr] of it. Layout of shared: [batches of
+ * operand 1][n panels][K][nr]: all that phase 1 needs of phase 0. With an ir_dot, K and kb count words there
+ * (ir_dot_words), and each K block of a panel begins with its heads[]. K = 0: a head all the same. Of tiles, a panel of
+ * operand 0 is [words / 16][mr][16]; where its words are made ready or computed row by row, [rows][min(K, kb)]. */
 ir_dtype ir_kernel_contract_acc(const ir_kernel *k);
 ir_dot ir_kernel_contract_dot(const ir_kernel *k);
 /* Tile and rows; a second tile, where products are in tiles (AMX); IR_ROW_SLOTS more with a row program. */

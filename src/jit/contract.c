@@ -329,6 +329,13 @@ static LLVMValueRef jump_of(contract *c, int buffer) {
     return em_sub(e, e->stride[buffer][c->outer_k[0]], back);
 }
 
+/* Where column n0 of its run begins in operand 1 as it lies, at k0; enters the run of k. */
+static LLVMValueRef column_in_place(contract *c, const block *s, LLVMValueRef n0) {
+    const int buffer = c->k->inst[c->operand[1]].index;
+    contract_point at = {c, NULL, n0, enter_run(c, s->k0), -1, NULL};
+    return em_gep(c->e, c->e->base[buffer], c->t_acc, contract_offset(c, buffer, &at));
+}
+
 /* Where the panel of columns begins, and c->b_stride, c->b_jump: in the packed operand; or where it lies, but for what
  * is left of the last one, which is no whole panel; or in scratch, where it is packed for this block, by its first part
  * (is_begin; NULL: it has one). */
@@ -344,11 +351,10 @@ static LLVMValueRef panel_to_read(contract *c, const block *s, LLVMValueRef pack
         int buffer = c->k->inst[c->operand[1]].index;
         const contract outer = *c;
         LLVMValueRef n0 = contract_decode_columns(c, em_mul(e, panel, nr));
-        contract_point at = {c, NULL, n0, enter_run(c, s->k0), -1, NULL};
         in_place = own;
+        here = column_in_place(c, s, n0);
         stride = e->stride[buffer][c->dim_k];
         jump = jump_of(c, buffer);
-        here = em_gep(e, e->base[buffer], c->t_acc, contract_offset(c, buffer, &at));
         *c = outer;
         LLVMValueRef is_whole = em_icmp(e, LLVMIntSGE, em_sub(e, c->n, n0), nr);
         LLVMBuildCondBr(e->b, em_and(e, s->in_place, is_whole), ready, pack);
@@ -610,9 +616,8 @@ static LLVMValueRef sweep_panels(contract *c, const block *s, LLVMValueRef told)
     LLVMValueRef whole = em_select(e, s->swept, em_min(e, em_sub(e, all, s->n_first), s->n_count), zero);
     em_branch b = em_if(e, em_icmp(e, LLVMIntSGT, whole, zero));
     LLVMValueRef n0 = em_mul(e, s->n_first, nr);
-    contract_point at = {c, NULL, n0, s->k0, -1, NULL};
     const int buffer = c->k->inst[c->operand[1]].index;
-    contract_tell(c, told, CONTRACT_B, em_gep(e, e->base[buffer], c->t_acc, contract_offset(c, buffer, &at)));
+    contract_tell(c, told, CONTRACT_B, column_in_place(c, s, n0));
     contract_tell(c, told, CONTRACT_B_K, em_mul(e, e->stride[buffer][c->dim_k], num(c, c->acc_bytes)));
     contract_tell(c, told, CONTRACT_N0, n0);
     contract_tell(c, told, CONTRACT_COLUMNS, whole);

@@ -101,6 +101,13 @@ static inline LLVMValueRef contract_block_words(contract *c) {
 static inline LLVMValueRef element(contract *c, LLVMValueRef base, LLVMValueRef i) {
     return em_gep(c->e, base, c->t_acc, i);
 }
+static inline LLVMValueRef bytes_behind(contract *c, LLVMValueRef p, LLVMValueRef bytes) {
+    return em_gep(c->e, p, c->e->t_i8, bytes);
+}
+/* Of accumulators. */
+static inline LLVMValueRef contract_add(contract *c, LLVMValueRef a, LLVMValueRef b) {
+    return ir_is_float(c->acc) ? em_fadd(c->e, a, b) : em_add(c->e, a, b);
+}
 /* A phi of two values, at the begin of the block that both blocks lead to. */
 LLVMValueRef contract_merge(contract *c, LLVMValueRef a, LLVMBasicBlockRef from_a, LLVMValueRef b,
                             LLVMBasicBlockRef from_b);
@@ -177,6 +184,7 @@ enum {
 /* Into its function; a word of its block, loaded here. */
 contract_outer *contract_begin_tile(contract *c, contract_function f);
 LLVMValueRef contract_tile_in(contract *c, int word);
+LLVMValueRef contract_panel_rows(contract *c, LLVMValueRef panel); /* of rows: how many it has, by FULL and ROWS_LEFT */
 void contract_tell(contract *c, LLVMValueRef told, int word, LLVMValueRef value); /* a word of the block `told` */
 void contract_emit_tiles(contract *c);
 /* contract_amx.c: c->is_tile. */

@@ -48,7 +48,7 @@ static void add_partial(amx *t) {
     em_loop l = em_for(e, num(c, 0), em_mul(e, t->p.rows, num(c, c->nr)), num(c, c->v_lanes));
     LLVMValueRef sum = contract_tile_load(c, element(c, t->p.to, l.i), AMX_ROW_BYTES);
     LLVMValueRef before = contract_tile_load(c, element(c, t->partial, l.i), AMX_ROW_BYTES);
-    sum = ir_is_float(c->acc) ? em_fadd(e, before, sum) : em_add(e, before, sum);
+    sum = contract_add(c, before, sum);
     LLVMSetAlignment(LLVMBuildStore(e->b, sum, element(c, to, l.i)), AMX_ROW_BYTES);
     em_end(e, &l);
 }

@@ -3,8 +3,8 @@
  *
  * Lanes go along the rows of the panel (its elements are then stored as they come; the last ones under masks, with AVX2
  * where these are loads of neighbours) unless memory is contiguous along k and not along rows. Then they go along k,
- * and square blocks are transposed in registers. Operand 0 is packed row by row then, [rows][k], unless its program is a
- * load; and for tiles always (contract_pack_values). */
+ * and square blocks are transposed in registers. Operand 0 is packed row by row then, [rows][k], unless its program is
+ * a load; and for tiles always (contract_pack_values). */
 #include "jit/contract.h"
 
 /* Lanes along k: something varies along k with stride 1, and nothing would have to be gathered. */
@@ -171,9 +171,6 @@ static LLVMValueRef join(contract *c, LLVMValueRef a, LLVMValueRef b, int n) {
 typedef struct source {
     LLVMValueRef at, row[4], lane; /* first word; bytes to row i; to the rows of the next l */
 } source;
-static LLVMValueRef at_byte(contract *c, LLVMValueRef base, LLVMValueRef i) {
-    return em_gep(c->e, base, c->e->t_i8, i);
-}
 
 /* in_lane columns of `have` rows, up to v_lanes: 128 bits of rows in_lane * l + i become lane l of vector i, so that a
  * transposition inside lanes makes whole columns of the panel, `apart` elements from one to the next. */
@@ -182,11 +179,11 @@ static void transpose(contract *c, const source *from, LLVMValueRef to, LLVMValu
     int in_lane = 16 / c->acc_bytes, lanes = c->v_lanes / in_lane;
     LLVMTypeRef t_lane = LLVMVectorType(c->t_acc, (unsigned)in_lane);
     LLVMValueRef v[4] = {0}, t[4] = {0}, at[4] = {from->at};
-    for (int l = 1; l < lanes; l++) at[l] = at_byte(c, at[l - 1], from->lane);
+    for (int l = 1; l < lanes; l++) at[l] = bytes_behind(c, at[l - 1], from->lane);
     for (int i = 0; i < in_lane; i++) {
         LLVMValueRef part[4] = {0};
         for (int l = 0; l < lanes && l * in_lane + i < have; l++) {
-            part[l] = LLVMBuildLoad2(e->b, t_lane, i ? at_byte(c, at[l], from->row[i]) : at[l], "");
+            part[l] = LLVMBuildLoad2(e->b, t_lane, i ? bytes_behind(c, at[l], from->row[i]) : at[l], "");
             LLVMSetAlignment(part[l], (unsigned)c->packed_bytes);
         }
         if (lanes == 4) part[0] = join(c, part[0], part[1], in_lane), part[1] = join(c, part[2], part[3], in_lane);
@@ -252,14 +249,14 @@ static void transpose_staged(contract *c, int operand, LLVMValueRef to) {
     LLVMValueRef column = at_index(c, c->staging, l.i), panel = at_index(c, to, em_mul(e, l.i, em_i64s(e, rows)));
     for (int g = (rows - 1) / c->v_lanes; g >= 0; g--) {
         const int first = g * c->v_lanes, have = rows - first < c->v_lanes ? rows - first : c->v_lanes;
-        from.at = g ? at_byte(c, column, em_mul(e, stride, em_i64s(e, first))) : column;
+        from.at = g ? bytes_behind(c, column, em_mul(e, stride, em_i64s(e, first))) : column;
         transpose(c, &from, g ? at_index(c, panel, em_i64s(e, first)) : panel, em_i64s(e, rows), have, operand);
     }
     em_end(e, &l);
 }
 
-/* The words from `word` to `end`, whole steps, of groups of rows that are read where they lie: groups first_group to
- * end_group of `have` rows each. */
+/* The words from `word` to `end`, whole steps, of groups of rows that are read where they lie: from group[0] up to
+ * group[1], of `have` rows each. */
 static void transpose_groups(contract *c, int operand, LLVMValueRef begin, LLVMValueRef stride, LLVMValueRef panel,
                              LLVMValueRef word, LLVMValueRef end, const int group[2], int have) {
     enum { MOST_AT_ONCE = 2 };
@@ -269,7 +266,7 @@ static void transpose_groups(contract *c, int operand, LLVMValueRef begin, LLVMV
     LLVMValueRef apart = em_i64s(e, operand ? c->nr : c->mr), lanes = em_i64s(e, c->v_lanes);
     source from = rows_apart(c, stride);
     em_loop lg = em_for(e, em_i64s(e, group[0]), em_i64s(e, group[1]), em_i64s(e, 1));
-    LLVMValueRef row = at_byte(c, begin, em_mul(e, lg.i, em_mul(e, stride, lanes))),
+    LLVMValueRef row = bytes_behind(c, begin, em_mul(e, lg.i, em_mul(e, stride, lanes))),
                  to = at_index(c, panel, em_mul(e, lg.i, lanes));
     em_loop l = em_for(e, word, end, em_i64s(e, at_once * in_lane));
     for (int i = 0; i < at_once; i++) {
@@ -403,7 +400,7 @@ static void pack_rows_along_k(contract *c, LLVMValueRef dst, LLVMValueRef first,
     LLVMValueRef end = em_mul(e, words, em_i64s(e, c->group)), last = em_sub(e, rows, em_i64s(e, 1));
     LLVMValueRef padding = LLVMConstInt(c->t_packed, (unsigned)contract_padding(c, 0), 0);
     em_loop r = em_for(e, em_i64s(e, 0), em_i64s(e, c->mr), em_i64s(e, 1));
-    LLVMValueRef to = at_byte(c, dst, em_mul(e, r.i, em_i64s(e, row_bytes)));
+    LLVMValueRef to = bytes_behind(c, dst, em_mul(e, r.i, em_i64s(e, row_bytes)));
     LLVMValueRef row = em_add(e, first, em_min(e, r.i, last));
     for (int is_masked = 0; is_masked < 2; is_masked++) {
         em_loop l = em_for(e, is_masked ? whole : em_i64s(e, 0), is_masked ? end : whole, em_i64s(e, c->lanes));

@@ -24,13 +24,9 @@ typedef struct sweep {
     LLVMValueRef tile, column_bytes; /* bytes of a tile of sums; and of all those of a panel of columns */
 } sweep;
 
-static LLVMValueRef bytes_behind(contract *c, LLVMValueRef p, LLVMValueRef bytes) {
-    return em_gep(c->e, p, c->e->t_i8, bytes);
-}
-
 /* What the products of two rows need: of operand 0, bytes to the second row and along k; of operand 1, bytes to the
- * next row and those of a row; the sums of the first row, and bytes to those of the second and from one panel of columns
- * to the next. */
+ * next row and those of a row; the sums of the first row, and bytes to those of the second and from one panel of
+ * columns to the next. */
 enum { PAIR_A, PAIR_A_ROW, PAIR_A_K, PAIR_B, PAIR_B_K, PAIR_BYTES, PAIR_SUMS, PAIR_ROW, PAIR_NEXT, PAIR_PARAMETERS };
 
 /* (words PAIR_*): sums += products of two rows with STEPS rows of operand 1. */
@@ -80,8 +76,7 @@ static LLVMValueRef enter_panel(sweep *s, LLVMValueRef panel) {
                                                    em_mul(e, contract_tile_in(c, CONTRACT_A_NEXT_ROW), mr));
     s->a = bytes_behind(c, contract_tile_in(c, CONTRACT_A), em_mul(e, panel, next));
     s->sums = bytes_behind(c, contract_tile_in(c, CONTRACT_SUMS), em_mul(e, panel, s->tile));
-    LLVMValueRef is_full = em_icmp(e, LLVMIntSLT, panel, contract_tile_in(c, CONTRACT_FULL));
-    return em_select(e, is_full, mr, contract_tile_in(c, CONTRACT_ROWS_LEFT));
+    return contract_panel_rows(c, panel);
 }
 
 /* All rows, STEPS of k from k on: in pairs, of which the last may be one row twice, with the same sums. */
@@ -116,10 +111,7 @@ static void emit_vectors(const sweep *s, LLVMValueRef to, LLVMValueRef a, LLVMVa
     const int bytes = c->v_lanes * c->acc_bytes;
     em_loop l = em_for(e, num(c, 0), em_mul(e, s->columns, s->column_bytes), num(c, bytes));
     LLVMValueRef x = a ? contract_tile_load(c, bytes_behind(c, a, l.i), bytes) : LLVMConstNull(c->t_vec);
-    if (b) {
-        LLVMValueRef y = contract_tile_load(c, bytes_behind(c, b, l.i), bytes);
-        x = ir_is_float(c->acc) ? em_fadd(e, x, y) : em_add(e, x, y);
-    }
+    if (b) x = contract_add(c, x, contract_tile_load(c, bytes_behind(c, b, l.i), bytes));
     LLVMSetAlignment(LLVMBuildStore(e->b, x, bytes_behind(c, to, l.i)), (unsigned)bytes);
     em_end(e, &l);
 }
@@ -128,10 +120,10 @@ static void emit_vectors(const sweep *s, LLVMValueRef to, LLVMValueRef a, LLVMVa
 static void emit_outputs(const sweep *s, LLVMValueRef sums) {
     contract *c = s->c;
     emit *e = c->e;
-    LLVMValueRef zero = num(c, 0), one = num(c, 1), mr = num(c, c->mr), full = contract_tile_in(c, CONTRACT_FULL);
+    LLVMValueRef zero = num(c, 0), one = num(c, 1);
     em_loop lp = em_for(e, zero, s->panels, one);
-    LLVMValueRef m0 = em_add(e, contract_tile_in(c, CONTRACT_M0), em_mul(e, lp.i, mr));
-    LLVMValueRef rows = em_select(e, em_icmp(e, LLVMIntSLT, lp.i, full), mr, contract_tile_in(c, CONTRACT_ROWS_LEFT));
+    LLVMValueRef m0 = em_add(e, contract_tile_in(c, CONTRACT_M0), em_mul(e, lp.i, num(c, c->mr)));
+    LLVMValueRef rows = contract_panel_rows(c, lp.i);
     em_loop lj = em_for(e, zero, s->columns, one);
     LLVMValueRef n0 = em_add(e, contract_tile_in(c, CONTRACT_N0), em_mul(e, lj.i, num(c, c->nr)));
     LLVMValueRef behind = em_add(e, em_mul(e, lj.i, s->column_bytes), em_mul(e, lp.i, s->tile));
@@ -173,6 +165,5 @@ void contract_emit_sweep(contract *c) {
     em_else(e, &last);
     emit_vectors(&s, partial, sums, NULL);
     em_endif(e, &last);
-
     contract_end(c, o);
 }

@@ -27,10 +27,6 @@ typedef struct tile {
     LLVMValueRef sum[CONTRACT_MAX_TILE]; /* [row][vector] */
 } tile;
 
-static LLVMValueRef bytes_behind(contract *c, LLVMValueRef p, LLVMValueRef bytes) {
-    return em_gep(c->e, p, c->e->t_i8, bytes);
-}
-
 LLVMValueRef contract_tile_load(contract *c, LLVMValueRef ptr, int align) {
     LLVMValueRef v = LLVMBuildLoad2(c->e->b, c->t_vec, ptr, "");
     LLVMSetAlignment(v, (unsigned)align);
@@ -343,7 +339,7 @@ static void add_partial(tile *t) {
     at_end_of(c, add);
     for (int i = 0; i < n; i++) {
         LLVMValueRef p = contract_tile_load(c, vector_at(c, t->partial, i), c->v_lanes * c->acc_bytes);
-        sum[i] = ir_is_float(c->acc) ? em_fadd(e, p, t->sum[i]) : em_add(e, p, t->sum[i]);
+        sum[i] = contract_add(c, p, t->sum[i]);
     }
     LLVMBuildBr(e->b, done);
     at_end_of(c, done);
@@ -421,6 +417,11 @@ LLVMValueRef contract_tile_in(contract *c, int word) {
     return is_flag ? em_icmp(e, LLVMIntNE, x, num(c, 0)) : x;
 }
 
+LLVMValueRef contract_panel_rows(contract *c, LLVMValueRef panel) {
+    LLVMValueRef is_full = em_icmp(c->e, LLVMIntSLT, panel, contract_tile_in(c, CONTRACT_FULL));
+    return em_select(c->e, is_full, num(c, c->mr), contract_tile_in(c, CONTRACT_ROWS_LEFT));
+}
+
 static void emit_tile(contract *c, contract_function f) {
     emit *e = c->e;
     contract_outer *o = contract_begin_tile(c, f);
@@ -444,8 +445,7 @@ static void emit_tile(contract *c, contract_function f) {
         phi[i] = LLVMBuildPhi(e->b, LLVMTypeOf(begin[i]), "");
         LLVMAddIncoming(phi[i], &begin[i], &entry, 1);
     }
-    LLVMValueRef is_full = em_icmp(e, LLVMIntSLT, phi[0], contract_tile_in(c, CONTRACT_FULL));
-    t.rows = em_select(e, is_full, num(c, c->mr), contract_tile_in(c, CONTRACT_ROWS_LEFT));
+    t.rows = contract_panel_rows(c, phi[0]);
     load_words(&t);
     t.pa = phi[1];
     /* The panel of columns that comes next, from the last cache or memory to L2, a part of it while each row panel is

@@ -1199,9 +1199,8 @@ Test(contract, bad_descriptions_are_refused) {
         if (i == 11 || i == 12) k.last_columns = i == 11 ? k.tile.nr : 3;
         if (i == 13) k.last_columns = INT_MAX;
         if (i == 14) k.has_lower = true;
-        if (i > 14)
-            k.can_sweep = true; /* without K blocks of whole steps; or a matrix whose rows do not lie in order */
-        if (i == 15) k.tile.kb = 6;
+        if (i > 14) k.can_sweep = true;
+        if (i == 15) k.tile.kb = 6; /* K blocks are no whole steps */
         if (i == 16) k.buffer[B].stride[1] = IR_STRIDE_RUNTIME;
         jmp_buf no_memory;
         fu_arena a;
